@@ -1,6 +1,6 @@
-# Finds CAF 0.17: Debian ships its headers and libraries without a CMake package.
+# Finds CAF 0.17: Debian's headers and libraries come without a CMake package.
 #
-# Defines CAF::core and CAF::io. CAF::io (BASP) is used by the transport benchmark alone, as the thing to beat.
+# Defines CAF::core and CAF::io. Only the transport benchmark uses CAF::io (BASP), for comparison.
 find_path(CAF_INCLUDE_DIR caf/config.hpp)
 find_library(CAF_CORE_LIBRARY caf_core)
 find_library(CAF_IO_LIBRARY caf_io)

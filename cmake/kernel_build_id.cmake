@@ -1,7 +1,7 @@
-# Writes a source with an id of the kernels: of their sources, the compiler and its flags. Plans that were measured
-# with other kernels are not used (kernels/model/plan_store.hpp).
+# Writes a source with an id of the kernels: a hash of their sources, the compiler and its flags. Plans that were
+# measured with other kernels are not used (kernels/model/plan_store.hpp).
 #
-# cmake -DFOLDER=kernels -DCOMPILER="GNU 12.2.0 -O2" -DOUT=kernel_build_id.cpp -P kernel_build_id.cmake
+#    cmake -DFOLDER=kernels -DCOMPILER="GNU 12.2.0 -O2" -DOUT=kernel_build_id.cpp -P kernel_build_id.cmake
 file(GLOB sources ${FOLDER}/*.hpp ${FOLDER}/*.cpp ${FOLDER}/CMakeLists.txt ${FOLDER}/cpu/*/*.hpp ${FOLDER}/cpu/*/*.cpp
      ${FOLDER}/cpu/*/*/*.hpp)
 list(SORT sources)

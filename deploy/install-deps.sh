@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian packages Troupe needs: the one place that lists them.
+# Installs the Debian packages that Troupe needs: the only list of them.
 #
-#   deploy/install-deps.sh GROUP...
+#    deploy/install-deps.sh GROUP...
 #
-# Groups: build (what the programs and deploy/quickstart.sh need), run (what programs that are built need: the image),
-# test (what tests/run.sh needs on top), train (the demo-model recipe).
-# A package that is already there is left alone; when none is missing, nothing is run and no root is needed.
+# Groups: build (for the programs and deploy/quickstart.sh), run (for built programs: the image), test (additionally for
+# tests/run.sh), train (the demo-model recipe). Installed packages are left alone; when none is missing, nothing is run and no
+# root is needed.
 set -euo pipefail
 
 packages_build=(
@@ -45,7 +45,7 @@ if [ ${#wanted[@]} -eq 0 ]; then
   exit 2
 fi
 
-# A tool that is present from elsewhere (node from nodejs.org, say) counts as installed.
+# A tool from another source (such as node from nodejs.org) counts as installed.
 provided_elsewhere() {
   case "$1" in
     nodejs) command -v node ;;

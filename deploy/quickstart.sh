@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# From a fresh clone to a model that answers: installs what the build needs, builds, serves the demo model on
-# loopback, asks it something, and says how to go on.
+# From a fresh clone to a model that answers: installs the build's needs, builds, serves the demo model on loopback, sends it a
+# request, and prints the next steps.
 #
-#   deploy/quickstart.sh [MODEL_DIR]
+#    deploy/quickstart.sh [MODEL_DIR]
 #
-# Environment: TROUPE_PORT (default 8000; another free port is taken when it is in use).
+# Environment: TROUPE_PORT (default 8000; if it is in use, another free port is taken).
 set -euo pipefail
 model=${1:+$(realpath "$1")}
+served_as=() # its folder
+if [ -z "$model" ]; then served_as=(--served-model-name troupe-demo); fi
 cd "$(dirname "$0")/.."
 model=${model:-deploy/demo-model/model}
 port=${TROUPE_PORT:-8000}
@@ -22,7 +24,7 @@ step() {
 
 build() {
   mkdir -p build
-  # Tests need packages of their own; of the programs, these two serve on one machine.
+  # Tests need more packages; of the programs, these two serve on one machine.
   cmake --preset release -DBUILD_TESTING=OFF >build/release.configure.log 2>&1 || { cat build/release.configure.log; return 1; }
   cmake --build --preset release --target troupe troupe-template
 }
@@ -35,7 +37,7 @@ stop() { if [ -n "$server" ]; then kill "$server" 2>/dev/null && wait "$server" 
 trap stop EXIT
 
 serve() {
-  build/release/bin/troupe serve "$model" --port "$port" >"$log" 2>&1 &
+  build/release/bin/troupe serve "$model" --port "$port" "${served_as[@]}" >"$log" 2>&1 &
   server=$!
   local deadline=$((SECONDS + 120))
   until curl -fsS -o /dev/null "http://127.0.0.1:$port/ready" 2>/dev/null; do
@@ -44,7 +46,7 @@ serve() {
       echo "quickstart: the server did not come up" >&2
       return 1
     fi
-    sleep 0.1 # between two questions to another process: it has no event that a shell could wait for
+    sleep 0.1 # polls another process: there is no event for a shell to wait for
   done
 }
 
@@ -64,11 +66,12 @@ server=
 cat <<EOT
 
 It works. To go on:
-  build/release/bin/troupe serve $model                 one process
+  build/release/bin/troupe serve $model ${served_as[*]}
+                                                        one process
   cmake --build --preset release                        builds the other programs: a cluster's, and troupe-load
   build/release/bin/troupe up $model --attention-workers 1 --expert-workers 2 --run-dir build/run
                                                         a local cluster of separate processes
   curl -N http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
-    -d '{"messages": [{"role": "user", "content": "Tell me of the sea."}], "stream": true}'
+    -d '{"messages": [{"role": "user", "content": "What does mkdir do?"}], "stream": true, "temperature": 0.3}'
   README.md                                             everything else
 EOT

@@ -9,6 +9,7 @@ probes and so on) is any object, since the API server looks into it.
 """
 import json
 import pathlib
+import re
 import sys
 
 FILE = pathlib.Path(__file__).parent / "troupe" / "values.schema.json"
@@ -20,14 +21,17 @@ MAP = {"type": "object"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
 WORDS = {"type": "array", "items": TEXT}
 PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
+POD_PORT = {"type": "integer", "minimum": 1024, "maximum": 65535}  # no user but root may listen below
 COUNT = {"type": "integer", "minimum": 0}
 SOME = {"type": "integer", "minimum": 1}
 NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 20}
+SHORT_NAME = {"type": "string", "pattern": "^([a-z]([-a-z0-9]*[a-z0-9])?)?$"}
 NAME_OR_NONE = {"type": "string", "pattern": "^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$", "maxLength": 253}
 SHARE = {"type": ["integer", "string", "null"], "minimum": 0, "pattern": "^[0-9]+%$"}
 QUANTITY = {"type": "string", "pattern": "^([0-9]+(\\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)?$"}
 FOLDER = {"type": "string", "pattern": "^(/.*)?$"}
 MOUNT = {"type": "string", "pattern": "^/."}
+KEY = {"type": "string", "pattern": "^[-._a-zA-Z0-9]+$"}
 RATIO = {"type": "number", "exclusiveMinimum": 0}
 
 
@@ -51,13 +55,17 @@ def record(**properties):
 
 
 POD = {
-    "annotations": TEXTS, "podLabels": TEXTS, "podAnnotations": TEXTS, "extraArgs": WORDS, "env": LIST, "envFrom": LIST,
-    "resources": MAP, "nodeSelector": TEXTS, "tolerations": LIST, "affinity": MAP,
+    "annotations": TEXTS, "podLabels": TEXTS, "podAnnotations": TEXTS, "extraArgs": WORDS,
+    "logLevel": or_none(choice("debug", "info", "warning", "error")), "logFormat": or_none(choice("text", "json")),
+    "hostNetwork": FLAG, "dnsPolicy": TEXT, "dnsConfig": MAP, "lifecycle": MAP, "env": LIST, "envFrom": LIST,
+    "resources": MAP, "nodeSelector": TEXTS,
+    "tolerations": {"type": "array", "items": MAP}, "lostNodeSeconds": or_none(COUNT), "affinity": MAP,
     "antiAffinity": choice("soft", "hard", "none"), "topologySpreadConstraints": {"type": "array", "items": MAP},
     "priorityClassName": TEXT, "runtimeClassName": TEXT, "schedulerName": TEXT, "podSecurityContext": MAP,
     "securityContext": MAP, "startupProbe": MAP, "livenessProbe": MAP, "readinessProbe": MAP, "preStopSeconds": COUNT,
-    "terminationGracePeriodSeconds": SOME, "minReadySeconds": COUNT, "strategy": MAP, "revisionHistoryLimit": COUNT,
-    "pdb": record(enabled=FLAG, minAvailable=SHARE, maxUnavailable=SHARE),
+    "terminationGracePeriodSeconds": or_none(SOME), "minReadySeconds": COUNT, "progressDeadlineSeconds": SOME, "strategy": MAP, "revisionHistoryLimit": COUNT,
+    "pdb": record(enabled=FLAG, minAvailable=SHARE, maxUnavailable=SHARE,
+                  unhealthyPodEvictionPolicy=choice("", "AlwaysAllow", "IfHealthyBudget")),
     "extraVolumes": LIST, "extraVolumeMounts": LIST, "initContainers": LIST, "extraContainers": LIST,
 }
 
@@ -68,34 +76,48 @@ COMPUTE = {
     "kernelPlan": or_none(TEXT),
 }
 WORKER_CONFIG = {
-    "attention": record(**COMPUTE, maxNumSeqs=or_none(SOME), maxNumBatchedTokens=or_none(SOME), microBatches=or_none(SOME),
+    "attention": record(**COMPUTE, drainTimeout=COUNT, maxNumSeqs=or_none(SOME), maxNumBatchedTokens=or_none(SOME), microBatches=or_none(SOME),
                         kvCacheMemory=bytes_flag(), gpuSteps=or_none(choice("graphs", "kernels"))),
-    "expert": record(**COMPUTE, expertMemory=bytes_flag(), gpuExpertMemory=bytes_flag(), expertLingerUs=or_none(COUNT)),
+    "expert": record(**COMPUTE, drainTimeout=COUNT, expertMemory=bytes_flag(), gpuExpertMemory=bytes_flag(), expertLingerUs=or_none(COUNT),
+                     weightsFrom=or_none(choice("files", "peers", "auto"))),
 }
 SCALING = {"enabled": FLAG, "kind": choice("keda", "hpa"), "minReplicas": SOME, "maxReplicas": SOME, "triggers": LIST,
            "behavior": MAP}
 WORKER_SCALING = {
     "attention": record(**SCALING, targetKvCacheUsage={**RATIO, "maximum": 1}, targetWaitingRequests=RATIO),
-    "expert": record(**SCALING, gainMetric=TEXT, gainThreshold=RATIO, wasteMetric=TEXT, wasteThreshold=RATIO,
-                     targetQueueRows=SOME),
+    "expert": record(**SCALING),
 }
 
 
 def workers(role):
     own = {"config": WORKER_CONFIG[role], "autoscaling": WORKER_SCALING[role]}
+    if role == "expert":
+        own["topologyField"] = TEXT
     pool = {**record(**POD, **own, name=NAME, replicas=COUNT), "required": ["name"]}
     return record(**POD, **own, pools={"type": "array", "minItems": 1, "items": pool})
 
 
+# Edges of the histograms as services/metrics/bucket_edges.hpp has them, from what a person notices on.
+FIRST_TOKEN_EDGES = [0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560]
+TOKEN_EDGES = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80]
+SHARE_OF_ONE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+
+
+def alerts():
+    """Names of the alerts in deploy/prometheus/rules."""
+    rules = pathlib.Path(__file__).resolve().parents[1] / "deploy" / "prometheus" / "rules" / "alerts.yml"
+    return re.findall(r"- alert: (\w+)", rules.read_text(encoding="utf-8"))
+
+
+SOURCE = {"type": "string", "pattern": "^(pvc://[a-z0-9][-.a-z0-9]*(/.+)?|oci://.+|(file|dir):///.+"
+          "|hf://[-._a-zA-Z0-9]+/[-._a-zA-Z0-9]+(@[-._/a-zA-Z0-9]+)?)?$"}
 MODEL = record(
-    servedName=TEXT, mountPath=MOUNT, path={"type": "string", "pattern": "^([^/].*)?$"},
-    volume=record(
-        type=choice("pvc", "existingClaim", "image", "hostPath", "emptyDir", "none"),
-        pvc=record(size=QUANTITY, storageClass=TEXT, accessModes=WORDS, annotations=TEXTS),
-        existingClaim=record(name=NAME_OR_NONE, subPath=TEXT),
-        image=record(reference=TEXT, pullPolicy=choice("Always", "IfNotPresent", "Never")),
-        hostPath=record(path=FOLDER), emptyDir=record(sizeLimit=QUANTITY)),
-    initContainer=MAP,
+    source=SOURCE, servedName=TEXT, mountPath=MOUNT, pullPolicy=choice("Always", "IfNotPresent", "Never"),
+    download=record(
+        into=choice("claim", "node"),
+        claim=record(existingClaim=NAME_OR_NONE, size=QUANTITY, storageClass=TEXT, accessModes=WORDS, annotations=TEXTS),
+        nodePath=MOUNT, endpoint={"type": "string", "pattern": "^https?://.+"},
+        token=record(existingSecret=NAME_OR_NONE, key=KEY), env=LIST, resources=MAP),
     config=record(
         dtype=or_none(choice("auto", "float32", "bfloat16")),
         expertQuant=or_none(choice("auto", "none", "int8", "int4")),
@@ -110,12 +132,16 @@ ROUTE = record(
     parentRefs=LIST, httpsRedirect=FLAG, matches=LIST, filters=LIST, timeouts=MAP, additionalRules=LIST)
 
 GATEWAY = record(
-    **POD, replicas=COUNT, port=PORT,
-    config=record(maxConnections=or_none(SOME), templateProcesses=or_none(SOME), allowedOrigins=WORDS,
+    **POD, replicas=COUNT, port=POD_PORT,
+    config=record(lameDuck=COUNT, drainTimeout=COUNT, maxConnections=or_none(SOME), maxConnectionsPerPeer=or_none(COUNT), trustedProxies=WORDS,
+                  allowedHosts=WORDS, ssePingInterval=or_none(COUNT), accessLog={"type": ["string", "boolean", "null"]}, templateProcesses=or_none(SOME), allowedOrigins=WORDS,
                   trustRequestChatTemplate=FLAG, reloadInterval=or_none(COUNT)), chatTemplate=TEXT,
     tls=record(existingSecret=NAME_OR_NONE),
     service=record(type=choice("ClusterIP", "NodePort", "LoadBalancer"), port=PORT, nodePort=or_none(PORT),
-                   annotations=TEXTS),
+                   annotations=TEXTS, ipFamilyPolicy=choice("", "SingleStack", "PreferDualStack", "RequireDualStack"),
+                   ipFamilies={"type": "array", "items": choice("IPv4", "IPv6")},
+                   externalTrafficPolicy=choice("", "Cluster", "Local"), loadBalancerClass=TEXT,
+                   loadBalancerSourceRanges=WORDS, sessionAffinity=choice("", "None", "ClientIP")),
     ingress=record(
         enabled=FLAG, className=TEXT, annotations=TEXTS,
         hosts={"type": "array", "items": record(host=TEXT, paths={"type": "array", "items": record(
@@ -129,37 +155,50 @@ SCHEDULER = record(
     **POD, standby=record(enabled=FLAG),
     config=record(replicas=SOME, expertWorkers=or_none(SOME), maxQueuedBytes=bytes_flag(), maxNumQueuedReqs=or_none(COUNT),
                   maxQueueWait=or_none(COUNT), admissionQuantile={"type": ["number", "null"], "minimum": 0.05, "maximum": 1},
-                  allowInexact=FLAG, history=FOLDER),
+                  allowInexact=FLAG, planner=or_none(choice("on", "off", True, False)), plannerImbalance=or_none({"type": "number", "minimum": 1}),
+                  plannerSpare=or_none({"type": "number", "minimum": 0}), history=FOLDER,
+                  plannerUtilization={"type": ["number", "null"], "minimum": 0.05, "maximum": 1}),
     persistence=record(enabled=FLAG, existingClaim=NAME_OR_NONE, size=QUANTITY, storageClass=TEXT, accessModes=WORDS, keep=FLAG))
 
 VALUES = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "title": "Values of the troupe chart",
     **record(
-        **{"global": MAP}, nameOverride=TEXT, fullnameOverride=TEXT, commonLabels=TEXTS, commonAnnotations=TEXTS,
+        **{"global": {"type": "object", "properties": {"imageRegistry": TEXT, "imagePullSecrets": LIST, "storageClass": TEXT}}},
+        nameOverride=SHORT_NAME, fullnameOverride=SHORT_NAME, commonLabels=TEXTS, commonAnnotations=TEXTS,
         image=record(registry=TEXT, repository=TEXT, tag=TEXT, digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
                      pullPolicy=choice("Always", "IfNotPresent", "Never")),
         imagePullSecrets={"type": "array", "items": record(name=TEXT)}, model=MODEL,
-        weightsCache=record(type=choice("none", "emptyDir", "hostPath", "existingClaim"), mountPath=MOUNT,
-                            emptyDir=record(sizeLimit=QUANTITY), hostPath=record(path=FOLDER),
+        weightsCache=record(type=choice("none", "emptyDir", "ephemeral", "hostPath", "existingClaim"), mountPath=MOUNT,
+                            emptyDir=record(sizeLimit=QUANTITY), ephemeral=record(size=QUANTITY, storageClass=TEXT), hostPath=record(path=FOLDER),
                             existingClaim=record(name=NAME_OR_NONE)),
-        network=record(ipFamily=choice("IPv4", "IPv6"), port=PORT, dataPortFirst=PORT, dataPortLast=PORT, netDevices=TEXT),
-        clusterSecret=record(existingSecret=NAME_OR_NONE, key={"type": "string", "pattern": "^[-._a-zA-Z0-9]+$"}),
-        apiKeys=record(existingSecret=NAME_OR_NONE, key={"type": "string", "pattern": "^[-._a-zA-Z0-9]+$"}, keys=WORDS),
-        metrics=record(port=PORT, prefix=TEXT),
+        hostFolders=record(prepare=FLAG),
+        network=record(ipFamily=choice("IPv4", "IPv6"), dualStack=FLAG, port=POD_PORT, dataPortFirst=POD_PORT,
+                       dataPortLast=POD_PORT, netDevices=TEXT),
+        clusterSecret=record(existingSecret=NAME_OR_NONE, key=KEY, reloadInterval=or_none(COUNT)),
+        apiKeys=record(existingSecret=NAME_OR_NONE, key=KEY, keys=WORDS,
+                       limits=record(default=MAP, keys={"type": "object", "additionalProperties": MAP})),
+        operatorKeys=record(existingSecret=NAME_OR_NONE, key=KEY),
+        metrics=record(port=POD_PORT, prefix=TEXT),
         tracing=record(enabled=FLAG, sample={"type": "number", "minimum": 0, "maximum": 1}, maxBytes=bytes_flag(),
                        type=choice("emptyDir", "existingClaim"), mountPath=MOUNT, emptyDir=record(sizeLimit=QUANTITY),
                        existingClaim=record(name=NAME_OR_NONE, subPath={"type": "string", "pattern": "^([^/].*)?$"}),
                        otlpEndpoint={"type": "string", "pattern": "^(http://.+)?$"}),
         pods=record(**POD), gateway=GATEWAY, scheduler=SCHEDULER,
         attention=workers("attention"), expert=workers("expert"),
-        keda=record(serverAddress=TEXT, pollingInterval=SOME, fallbackFailureThreshold=SOME, fallbackReplicas=or_none(COUNT)),
+        keda=record(serverAddress=TEXT, pollingInterval=SOME),
         serviceMonitor=record(enabled=FLAG, additionalLabels=TEXTS, interval=TEXT, scrapeTimeout=TEXT, honorLabels=FLAG,
                               metricRelabelings=LIST, relabelings=LIST),
         networkPolicy=record(enabled=FLAG, gatewayFrom=LIST, metricsFrom=LIST, restrictEgress=FLAG, extraEgress=LIST),
         serviceAccount=record(create=FLAG, name=NAME_OR_NONE, annotations=TEXTS),
         grafanaDashboards=record(enabled=FLAG, labels=TEXTS, annotations=TEXTS),
-        prometheusRules=record(enabled=FLAG, additionalLabels=TEXTS, runbookBase=TEXT),
+        prometheusRules=record(
+            enabled=FLAG, additionalLabels=TEXTS, runbookBase=TEXT, additionalRuleLabels=TEXTS,
+            disabled={"type": "array", "items": {"enum": alerts()}}, severities=record(critical=TEXT, warning=TEXT),
+            startTime={"type": "string", "pattern": "^[1-9][0-9]*[smhd]$"},
+            objectives=record(errors=record(share=SHARE_OF_ONE),
+                              firstTokens=record(seconds={"enum": FIRST_TOKEN_EDGES}, share=SHARE_OF_ONE),
+                              tokens=record(seconds={"enum": TOKEN_EDGES}, share=SHARE_OF_ONE), leastEvents=COUNT)),
         extraObjects={"type": "array", "items": {"type": ["string", "object"]}}),
 }
 

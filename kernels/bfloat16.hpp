@@ -1,4 +1,4 @@
-// BF16 and FP16 bits to and from FP32, exactly the same on every processor.
+// Conversion of BF16 and FP16 bits to and from FP32, with the same bits on every processor.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 
 namespace troupe::kernels {
 
-/// Upper half of an IEEE binary32. A plain holder of bits: arithmetic happens in FP32.
+/// Upper half of an IEEE binary32. It only holds bits: arithmetic happens in FP32.
 struct bfloat16 {
   std::uint16_t bits = 0;
 
@@ -18,8 +18,8 @@ constexpr float to_float(bfloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
-/// Rounds to nearest even; a NaN stays a quiet NaN of the same sign; denormals are kept (as bits, whatever
-/// MXCSR says).
+/// Rounds to nearest even. A NaN stays a quiet NaN of the same sign. Denormals are kept as bits, whatever
+/// MXCSR says.
 constexpr bfloat16 to_bfloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -40,7 +40,7 @@ constexpr float half_to_float(std::uint16_t half) {
     exponent = 1;
     while ((fraction & 0x400u) == 0) {
       fraction <<= 1;
-      --exponent; // wraps below zero on purpose: only the sum with 112 below is used
+      --exponent; // may wrap below zero: only the sum with 112 below is used
     }
     fraction &= 0x3ffu;
   }

@@ -12,7 +12,7 @@ namespace troupe::kernels {
 
 namespace {
 
-// Under the address sanitizer each buffer has memory of its own, so that it sees what lies behind them.
+// Under the address sanitizer each buffer has its own memory, so that accesses beyond it are detected.
 #if defined(__SANITIZE_ADDRESS__)
 #  define TROUPE_ADDRESS_SANITIZER
 #elif defined(__has_feature)
@@ -30,8 +30,8 @@ constexpr std::size_t least_in_huge_pages = std::size_t{64} << 10;
 enum class place { lines, shared_pages, own_pages };
 
 // A buffer that would waste more than a thirty-second of its huge pages shares pages with others, unless it
-// is larger than the regions of shared pages: a matrix of 2 MiB and its scales would take twice its size
-// alone.
+// is larger than the regions of shared pages. Alone, a matrix of 2 MiB and its scales would take twice its
+// size.
 place place_of(std::size_t num_bytes) {
   const std::size_t wasted = round_up(num_bytes, huge_page) - num_bytes;
   const bool fills_pages = num_bytes >= huge_page && wasted <= num_bytes / 32;

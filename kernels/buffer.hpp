@@ -8,15 +8,14 @@
 
 namespace troupe::kernels {
 
-/// Owns zero-filled host memory, 64-byte aligned; huge pages are asked for from 64 KiB up. From
-/// there on it takes a sixteenth more than its size at most: what would waste more of whole pages shares them
-/// with others.
-/// Move-only. Fresh pages are touched first by whoever writes them.
+/// Owns zero-filled host memory, 64-byte aligned. From 64 KiB up it requests huge pages, and takes at most a
+/// sixteenth more than its size: a buffer that would waste more of its pages shares them with others.
+/// Move-only. The first writer of a page is the first to touch it.
 class buffer {
  public:
   buffer() = default;
 
-  /// @errors std::bad_alloc
+  /// @throws std::bad_alloc
   explicit buffer(std::size_t num_bytes);
   buffer(buffer&& other) noexcept;
   buffer& operator=(buffer&& other) noexcept;
@@ -45,7 +44,7 @@ class tensor {
   tensor() = default;
 
   /// Zero-filled [rows, cols] of `type` (f32, bf16 or f16).
-  /// @errors std::bad_alloc
+  /// @throws std::bad_alloc
   tensor(dtype type, std::size_t rows, std::size_t cols);
 
   tensor_view view() { return view_; }

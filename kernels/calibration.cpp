@@ -16,7 +16,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-/// Products of up to so many rows do what those of `measured` rows do best.
+/// Products of up to N rows use the regime that is best for `measured` rows.
 struct bucket {
   std::size_t measured;
   std::size_t most;
@@ -25,12 +25,12 @@ struct bucket {
 constexpr std::array<bucket, 8> buckets{
     {{1, 1}, {2, 3}, {4, 6}, {8, 12}, {16, 16}, {32, 32}, {64, 96}, {most_calibrated_rows, any_number}}};
 
-// Faster than the default by less is chance, and so is what was visited less often. A choice that takes so
-// much longer than the best is not visited again.
+// A smaller gain over the default is chance, and so is one of fewer visits. A choice this much slower than
+// the best is not visited again.
 constexpr double worth = 0.97;
 constexpr std::size_t least_visits = 3;
 constexpr double hopeless = 1.4;
-// Nor, with more rows, one that takes several times as long, unless it is for many.
+// A choice this much slower is not visited with more rows either, unless it is meant for many rows.
 constexpr double left_behind = 3.0;
 // With more rows the multipliers are the limit, and coded weights take as long as plain ones.
 constexpr std::size_t most_rows_bound_by_memory = 8;
@@ -77,7 +77,7 @@ const void* code_of(const kernel_table& t, product_kernel kernel, product_kind k
   return nullptr;
 }
 
-/// Whether a kernel gains on others with more rows: fewer than so many are not worth a look.
+/// Fewest rows for which a kernel is measured: some gain on others only with more rows.
 std::size_t least_rows_of(product_kernel kernel) {
   switch (kernel) {
   case product_kernel::fma_widened:
@@ -97,12 +97,12 @@ bool covers(std::size_t rows, const bucket& b) {
   return rows >= b.most || (b.most == any_number && rows == any_number);
 }
 
-/// Two kernels that are the same code, perhaps of two sets, have the same.
+/// Equal for two kernels that run the same code, perhaps from two sets.
 std::pair<const void*, product_kernel> identity_of(const product_regime& regime, product_kind kind) {
   return {code_of(table_of(regime.set), regime.kernel, kind), regime.kernel};
 }
 
-/// What could run for a number of rows: of each set each kernel, the default's first.
+/// The regimes that can run for a number of rows: each kernel of each set, the default's first.
 std::vector<product_regime> choices(const kernel_plan& standard, product_kind kind, const bucket& b,
                                     std::span<const isa> sets) {
   std::vector<product_regime> found{standard.regime(kind, b.measured, 1024)};
@@ -113,7 +113,7 @@ std::vector<product_regime> choices(const kernel_plan& standard, product_kind ki
   return found;
 }
 
-/// Other sizes for a regime.
+/// The regime with other sizes.
 std::vector<product_regime> other_sizes(const product_regime& regime) {
   std::vector<product_regime> found;
   const auto add = [&](auto change) {
@@ -142,19 +142,19 @@ std::vector<product_regime> other_sizes(const product_regime& regime) {
   return found;
 }
 
-/// A cell, and the context that runs it.
+/// A cell of the plan, and the context that runs it.
 struct trial {
   calibration_cell cell;
   calibration_workload* work = nullptr;
   const bucket* rows = nullptr;
   std::unique_ptr<context> ctx;
   std::size_t visits = 0;
-  std::vector<double> rounds{}; // seconds of each visit, as many as there were before it was hopeless
+  std::vector<double> rounds{}; // seconds of each visit until it became hopeless
   bool is_left_out = false;
 };
 
-/// Whether a choice was faster than the default in three rounds of four: other programs that slow both down
-/// in turn make a fastest run of one and not of the other.
+/// Whether a choice was faster than the default in three rounds of four. Comparing only fastest runs would
+/// not do: other programs may slow down one choice and not the other.
 bool is_mostly_faster(const trial& t, const trial& standard) {
   const std::size_t common = std::min(t.rounds.size(), standard.rounds.size());
   std::size_t faster = 0;
@@ -247,8 +247,8 @@ class calibration {
       add(*work, *what.first, what.second, false);
   }
 
-  /// Visits all in turn, again and again, but what is hopeless: at least once, until time is up, and no more
-  /// than so often.
+  /// Visits all choices in turn, repeatedly, except hopeless ones: at least once, until the time is up or the
+  /// limit is reached.
   void measure() {
     const auto begin = clock::now();
     const auto until = begin + (deadline_ - begin) / (options_.sizes && !sizes_next_ ? 2 : 1);
@@ -284,7 +284,7 @@ class calibration {
     return false;
   }
 
-  /// The fastest of those that were visited so often.
+  /// The fastest of the choices with at least this many visits.
   trial* best_of(const calibration_workload& work, const bucket& b, std::size_t visits = 1) {
     trial* best = nullptr;
     for (trial& t : trials_)
@@ -315,9 +315,14 @@ class calibration {
         if (best == standard) {
           copy_default(work->kind(), below, b.most, regimes);
         } else {
-          regimes.push_back(best->cell.regime);
-          regimes.back().most_rows = b.most;
+          // The default's kernel with other sizes may end within the bucket.
+          const product_regime& regime = best->cell.regime;
+          const auto most = std::min(b.most, most_rows_of(table_of(regime.set), regime.kernel, work->kind()));
+          regimes.push_back(regime);
+          regimes.back().most_rows = most;
           regimes.back().most_inputs = any_number;
+          if (most < b.most)
+            copy_default(work->kind(), most, b.most, regimes);
         }
         below = b.most;
       }
@@ -367,7 +372,7 @@ std::vector<product_regime> kernels_for(product_kind kind, std::span<const isa> 
   std::vector<product_regime> found;
   for (const isa set : sets) {
     if (set == isa::portable && sets.size() > 1)
-      continue; // a reference, not a choice
+      continue; // for reference only
     const kernel_table& table = table_of(set);
     for (std::size_t i = 0; i < num_product_kernels; ++i) {
       const auto kernel = static_cast<product_kernel>(i);
@@ -375,7 +380,7 @@ std::vector<product_regime> kernels_for(product_kind kind, std::span<const isa> 
       if (most == 0)
         continue;
       if (kernel == product_kernel::integers && table.quant.integer_streams != nullptr)
-        continue; // what processors without dot products of bytes have
+        continue; // for processors without dot products of bytes
       const product_regime regime = default_regime(table, kernel, kind, most);
       const bool is_known = std::any_of(found.begin(), found.end(), [&](const product_regime& other) {
         return identity_of(other, kind) == identity_of(regime, kind);

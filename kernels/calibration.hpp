@@ -1,4 +1,4 @@
-// Which of the choices of a plan are faster on this machine, measured.
+// Measures which choices of a plan are faster on this machine.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,18 @@
 
 namespace troupe::kernels {
 
-/// Weights of one format as a model has them, and the rows that meet them.
+/// A model's weights of one format, and the rows that are multiplied with them.
 struct calibration_weights {
   packed_format format = packed_format::bf16_pair;
   row_quant rows = row_quant::none;
   /// Of input and output rows.
   dtype row_type = dtype::bf16;
-  /// Gated experts; none where `ffn` is 0.
+  /// Experts; none where `ffn` is 0.
   std::size_t hidden = 0;
   std::size_t ffn = 0;
+  bool gated = true;
 
-  /// Of a layer's other matrices, [outputs, inputs].
+  /// A layer's other matrices, [outputs, inputs].
   struct matrix {
     std::size_t outputs = 0;
     std::size_t inputs = 0;
@@ -32,7 +33,7 @@ struct calibration_weights {
   };
 
   std::vector<matrix> dense{};
-  /// Layers' worth of such weights that the model has; 0: more than caches hold.
+  /// How many layers of such weights the model has; 0: more than caches hold.
   std::size_t copies = 0;
 
   product_kind kind() const { return kind_of(format, rows); }
@@ -41,27 +42,27 @@ struct calibration_weights {
 };
 
 struct calibration_options {
-  /// Of supported and proved sets, worst first, the default plan of the last of which is what others must
-  /// beat.
+  /// Supported sets that passed the self test, worst first. Other choices must beat the default plan of the
+  /// last one.
   std::span<const isa> sets{};
-  /// All in all, from making the weights on.
+  /// Time limit, making the weights included.
   std::chrono::milliseconds budget{1500};
-  /// Weights that are gone round: more than caches hold, so that every product reads memory.
+  /// Size of the weights that are cycled through: more than caches hold, so that every product reads memory.
   std::size_t num_bytes = std::size_t{256} << 20;
-  /// Looks at each choice, at most.
+  /// Most measurements of each choice.
   std::size_t most_rounds = 25;
-  /// Sizes of tiles and look-ahead, too, not only kernels.
+  /// Whether sizes of tiles and look-ahead are measured, too.
   bool sizes = false;
-  /// BF16 weights may be kept coded or plain: both are measured, and the plan says which.
+  /// Whether BF16 weights may be kept coded or plain: then both are measured, and the plan tells which.
   bool may_code = false;
 };
 
-/// What was measured of one choice.
+/// The measurement of one choice.
 struct calibration_cell {
   product_kind kind = product_kind::f32;
   std::size_t rows = 0;
   product_regime regime{};
-  /// Of a layer's matrices, the fastest run.
+  /// Fastest run over a layer's matrices.
   double seconds = 0.0;
   double num_bytes = 0.0; ///< of weights
   bool is_default = false;
@@ -71,23 +72,23 @@ struct calibration_cell {
 struct calibration_result {
   kernel_plan plan;
   std::vector<calibration_cell> cells;
-  /// Some choices were not looked at: the machine is too slow, or too busy, for the budget. The plan is the
-  /// default one then.
+  /// Some choices were not measured: the machine is too slow or too busy for the budget. The plan is then the
+  /// default.
   bool is_incomplete = false;
 };
 
 /// Whether BF16 weights are faster with coded exponents than plain by more than chance: in the geometric mean
 /// of the chosen kernels' times for up to 8 rows.
-/// @returns nothing where not both were measured
+/// @returns empty if one of them was not measured
 std::optional<bool> is_coding_faster(std::span<const calibration_cell> cells);
 
-/// Each kernel that a plan may name for such weights, for as many rows as it takes; once where sets share its
-/// code.
+/// Every kernel that a plan may name for such weights, with its largest number of rows; once if sets share
+/// its code.
 /// @param sets  supported ones, worst first
 std::vector<product_regime> kernels_for(product_kind kind, std::span<const isa> sets);
 
-/// Runs products of the model's shapes with every kernel that could, in turn, and takes for each number of
-/// rows what is faster than the default by more than chance.
+/// Runs products of the model's shapes with every possible kernel in turn. For each number of rows it takes a
+/// choice that is faster than the default by more than chance.
 /// @threads the pool's, and the caller; nothing else should compute meanwhile
 calibration_result calibrate(thread_pool& pool, std::span<const calibration_weights> weights,
                              const calibration_options& options);

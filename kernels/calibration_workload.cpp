@@ -15,18 +15,18 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-// A visit runs layers for so long, and its fastest run counts: where other programs take the processors, for
-// milliseconds each, some run is spared.
+// A visit runs layers for this long, and its fastest run counts. Other programs take processors for
+// milliseconds at a time, so some run is undisturbed.
 constexpr auto visit_time = std::chrono::microseconds{2500};
 
-// No pause: a run that takes so long is slow.
+// A run longer than this is slow, not interrupted.
 constexpr auto long_run = std::chrono::milliseconds{10};
 
-// Sizes of longer matrices are cut: to measure them takes longer and says no more.
+// Longer matrices are cut for measuring sizes: the result would be the same.
 constexpr std::size_t most_inputs = 4096;
 constexpr std::size_t most_outputs = 8192;
 
-/// Four BF16 numbers around 2⁻⁶, of few exponents, so that they can be coded.
+/// Four BF16 numbers around 2⁻⁶, with few exponents, so that they can be coded.
 std::uint64_t four_bf16(std::uint64_t bits) {
   return (bits & 0x81ff81ff81ff81ffU) + 0x3b803b803b803b80U;
 }
@@ -45,7 +45,7 @@ std::size_t cut(std::size_t value, std::size_t most) {
 
 } // namespace
 
-/// Numbers that look like weights, cheaply.
+/// A cheap source of numbers that look like weights.
 class calibration_workload::noise {
  public:
   std::uint64_t next() {
@@ -75,7 +75,7 @@ std::vector<const packed_matrix*> calibration_workload::layer::matrices() const 
   return matrices;
 }
 
-/// Packed weights of any values.
+/// Packed weights with arbitrary values.
 packed_matrix calibration_workload::any_weights(const packed_shape& shape, row_quant rows, noise& random) {
   packed_shape plain = shape;
   if (shape.format == packed_format::bf16_coded)
@@ -112,7 +112,8 @@ calibration_workload::layer calibration_workload::make_layer(const calibration_w
   if (weights.ffn != 0) {
     const std::size_t hidden = cut(weights.hidden, most_inputs);
     const std::size_t ffn = cut(weights.ffn, most_inputs);
-    made.expert.gate_up = any_weights({weights.format, ffn, hidden, 2}, weights.rows, random);
+    made.expert.gate_up =
+        any_weights({weights.format, ffn, hidden, weights.gated ? 2U : 1U}, weights.rows, random);
     made.expert.down = any_weights({weights.format, hidden, ffn, 1}, weights.rows, random);
   }
   for (const auto& matrix : weights.dense)
@@ -168,7 +169,8 @@ double calibration_workload::visit(context& ctx, std::size_t rows, double hopele
   }
 }
 
-/// The first layer again until there are `count`. All threads copy: to touch so many pages takes time.
+/// Copies the first layer until there are `count`. All threads copy, since first touches of many pages are
+/// slow.
 void calibration_workload::copy_first(thread_pool& pool, std::size_t count) {
   const std::vector<const packed_matrix*> originals = layers_.front().matrices();
   std::vector<buffer> copies;

@@ -1,5 +1,5 @@
-// What calibration runs: layers of weights as they were loaded, and rows to meet them. Memory traffic as in
-// real steps: more weights than caches hold, gone round.
+// The workload of calibration: layers of loaded weights, and rows. Memory traffic is that of real steps: more
+// weights than caches hold, visited cyclically.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace troupe::kernels {
 /// The most rows that a workload can be visited with.
 inline constexpr std::size_t most_calibrated_rows = 192;
 
-/// Layers of one format that are gone round, and rows to meet them.
+/// Layers of one format, visited cyclically, and rows to multiply with them.
 class calibration_workload {
  public:
   /// @param num_bytes  of weights, at least two layers
@@ -23,12 +23,12 @@ class calibration_workload {
 
   product_kind kind() const { return weights_.kind(); }
 
-  /// Whether all weights have the format that was asked for: some cannot be coded.
+  /// Whether all weights have the requested format: some cannot be coded.
   bool is_as_asked() const;
 
   double bytes_of_layer() const { return static_cast<double>(layers_.front().num_bytes()); }
 
-  /// Runs layers for 2.5 ms, or fewer where they take longer than `hopeless_seconds` each.
+  /// Runs layers for 2.5 ms; fewer if each takes longer than `hopeless_seconds`.
   /// @returns seconds of the fastest run
   double visit(context& ctx, std::size_t rows, double hopeless_seconds);
 

@@ -17,11 +17,11 @@ constexpr std::size_t line_bytes = 64;
 constexpr std::uint32_t num_codes = 16;
 constexpr std::uint8_t no_code = num_codes;
 
-// Of k % 4: where a lane of signs and mantissas has them.
+// Place of k % 4 in a lane of signs and mantissas.
 constexpr std::array<unsigned, 4> sign_at{31, 23, 15, 7};
 constexpr std::array<unsigned, 4> mantissa_at{16, 8, 0, 24};
 
-// Of k % 8: where a lane of codes has it. The upper word has k = 0, 1, 4, 5.
+// Place of k % 8 in a lane of codes. The upper word has k = 0, 1, 4, 5.
 constexpr std::array<unsigned, group_k> code_at{16, 20, 0, 4, 24, 28, 8, 12};
 
 std::uint32_t exponent_of(bfloat16 value) {
@@ -36,7 +36,7 @@ std::uint32_t lane_of(const std::byte* line, std::size_t column) {
 
 /// The most frequent exponents, in order; among equally frequent ones the larger.
 std::array<std::uint8_t, num_codes> frequent_exponents(const bfloat16* pairs, std::size_t count) {
-  // Counted four times: a counter that was just stored takes a while to be loaded again.
+  // Four sets of counters: a counter that was just stored takes a while to be loaded again.
   std::array<std::array<std::uint32_t, 4>, 256> counts{};
   for (std::size_t i = 0; i < count; ++i)
     ++counts[exponent_of(pairs[i])][i % 4];

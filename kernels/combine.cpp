@@ -26,12 +26,12 @@ void add_shared_expert(context& ctx, const shared_gate_args& args) {
   expect(args.residual.type == dtype::f32, "add_shared_expert: the residual is not f32");
   const kernel_table& table = ctx.table();
   cpu::over_row_ranges(ctx, args.residual.rows, hidden, [&](std::size_t r) {
-    float factor = 1.0F;
+    float gate = 1.0F;
     if (args.gate != nullptr) {
       const float logit = table.dot(args.input.row(r), args.input.type, args.gate, hidden);
-      table.sigmoid_row(&logit, 1, &factor);
+      table.sigmoid_row(&logit, 1, &gate);
     }
-    table.add_scaled_row(args.shared.row(r), args.shared.type, factor, hidden,
+    table.add_scaled_row(args.shared.row(r), args.shared.type, args.factor * gate, hidden,
                          args.residual.row_as<float>(r));
   });
 }

@@ -10,13 +10,13 @@ namespace troupe::kernels {
 namespace {
 
 std::byte* grown(buffer& memory, std::size_t num_bytes) {
-  // Half more than asked, so that rising sizes settle after a few calls.
+  // Half more than requested, so that rising sizes settle after a few calls.
   if (memory.size() < num_bytes)
     memory = buffer(num_bytes + num_bytes / 2);
   return memory.data();
 }
 
-// @param own  in the place of its set's; or null
+// @param own  replaces its set's table; may be null
 std::array<const kernel_table*, num_isas> tables_of(const kernel_plan& plan, const kernel_table* own) {
   std::array<const kernel_table*, num_isas> tables{};
   for (const isa set : plan.sets())

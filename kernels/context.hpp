@@ -1,4 +1,4 @@
-// What every op needs besides its arguments: threads, an instruction set, scratch.
+// The context of every op: threads, an instruction set, scratch memory.
 #pragma once
 
 #include <array>
@@ -17,23 +17,23 @@ struct kernel_table;
 
 /// Passed first to every op. One thread uses a context at a time; contexts may share a pool.
 ///
-/// Ops neither log nor read the environment, and allocate only while scratch still grows: after one call at
-/// the largest shapes, never again. Out of memory, they throw std::bad_alloc, but inside a parallel range
-/// that ends the process (std::terminate). Shape mistakes are programming errors: they end the process with
-/// one line that names the op and the shape. Bad input must be refused before.
+/// Ops neither log nor read the environment. They allocate only while scratch grows: after one call at the
+/// largest shapes, never again. Without memory they throw std::bad_alloc; inside a parallel range that ends
+/// the process (std::terminate). Wrong shapes are programming errors and end the process with one line that
+/// names op and shape: callers must refuse bad input before.
 class context {
  public:
   /// @param pool  borrowed, must outlive the context
-  /// @param set   a supported instruction set (`select_isa`), whose default plan is followed
-  /// @errors std::runtime_error when `set` is not supported here
+  /// @param set   a supported instruction set (`select_isa`), whose default plan is used
+  /// @throws std::runtime_error  `set` is not supported here
   explicit context(thread_pool& pool, isa set = detect());
 
-  /// Follows a plan.
-  /// @errors std::runtime_error when it names what is not there
+  /// Uses a plan.
+  /// @throws std::runtime_error  the plan names a missing kernel or set
   context(thread_pool& pool, const kernel_plan& plan);
 
-  /// With a table of kernels of one's own in the place of its set's, and the set's default plan or another:
-  /// for tests. `table` is borrowed.
+  /// For tests: a given table replaces its set's, with the set's default plan or another one. `table` is
+  /// borrowed.
   context(thread_pool& pool, const kernel_table& table);
   context(thread_pool& pool, const kernel_table& table, const kernel_plan& plan);
   ~context();
@@ -48,18 +48,18 @@ class context {
 
   const kernel_plan& plan() const { return *plan_; }
 
-  /// Of what is neither a product nor attention.
+  /// The table for ops other than products and attention.
   const kernel_table& table() const { return table_; }
 
-  /// Of a set that the plan names.
+  /// The table of a set that the plan names.
   const kernel_table& table(isa set) const { return *tables_[static_cast<std::size_t>(set)]; }
 
   /// At least `num_bytes` of 64-byte aligned memory of thread `thread`; content undefined. The next call for
-  /// the same thread may give the same memory. Safe to call inside a parallel range for one's own thread; out
-  /// of memory there ends the process.
+  /// the same thread may return the same memory. Inside a parallel range each thread may call it for itself;
+  /// without memory that ends the process.
   std::byte* thread_scratch(unsigned thread, std::size_t num_bytes);
 
-  /// The same, shared by all threads: only called outside parallel ranges.
+  /// The same, shared by all threads; only outside parallel ranges.
   std::byte* shared_scratch(std::size_t num_bytes);
 
  private:

@@ -31,4 +31,16 @@ void embed(context& ctx, const_tensor_view table, std::span<const std::uint32_t>
   });
 }
 
+void add_positions(context& ctx, const_tensor_view table, std::span<const std::uint32_t> positions,
+                   tensor_view rows) {
+  expect(table.type == dtype::f32 && rows.type == dtype::f32, "add_positions: not f32");
+  expect(rows.rows == positions.size() && rows.cols == table.cols,
+         "add_positions: rows are not [positions, hidden]");
+  for (const std::uint32_t position : positions)
+    expect(position < table.rows, "add_positions: a position is outside the table");
+  cpu::over_row_ranges(ctx, rows.rows, rows.cols, [&](std::size_t r) {
+    ctx.table().add_scaled_row(table.row(positions[r]), table.type, 1.0F, rows.cols, rows.row_as<float>(r));
+  });
+}
+
 } // namespace troupe::kernels

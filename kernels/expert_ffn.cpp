@@ -10,10 +10,10 @@ namespace troupe::kernels {
 
 namespace {
 
-// Rows of one pass, all segments together: bounds scratch. 2048 rows of hidden 1024 and FFN 1792: 23 MiB.
+// Rows of one pass over all segments; bounds scratch. 2048 rows of hidden 1024 and FFN 1792: 23 MiB.
 constexpr std::size_t rows_in_pass = 2048;
 
-// Rows of a segment that a pass takes.
+// Rows of a segment within a pass.
 struct piece {
   const expert_segment* segment;
   std::size_t first; // row in the segment
@@ -30,7 +30,7 @@ struct tile {
   cpu::panel_range panels;
 };
 
-// A pass's working memory, carved from the shared scratch.
+// Working memory of a pass, carved from the shared scratch.
 struct pass_memory {
   std::span<piece> pieces;
   tile* tiles;
@@ -47,8 +47,8 @@ cpu::row_map map_of(context& ctx, const packed_matrix& weight, std::size_t rows)
   return {regime_of(ctx, weight, rows), weight};
 }
 
-// Activations that become int8 rows wait as BF16 until a row is whole. One line more: rows of a power of two
-// would fall into one set of the caches.
+// Activations that become int8 rows wait as BF16 until a row is whole. The stride has one extra line: with a
+// power of two, rows would fall into one set of the caches.
 std::size_t staged_stride(const packed_matrix& down) {
   return (bytes_of(dtype::bf16, down.inputs()) + 63) / 64 * 64 + 64;
 }
@@ -73,6 +73,7 @@ void check(const expert_ffn_args& args) {
     expect(weights.down.shape().interleave == 1 && weights.down.inputs() == weights.ffn()
                && weights.down.outputs() == weights.hidden(),
            "expert_ffn: down is not [hidden, ffn]");
+    expect(weights.gated() || weights.act != activation::clamped_glu, "expert_ffn: clamped_glu needs a gate");
     expect(weights.down.format() == weights.gate_up.format(), "expert_ffn: weights differ in format");
     expect(is_quantized(weights.gate_up.format())
                || (weights.gate_up.format() == packed_format::f32_panel) == (args.row_type == dtype::f32),
@@ -85,8 +86,8 @@ std::size_t tiles_of(context& ctx, const packed_matrix& weight, std::size_t rows
   return (rows + shape.rows - 1) / shape.rows * cpu::panel_tiles(weight, shape);
 }
 
-// Tiles of one of the two products, segment by segment, rows outside: a thread that takes neighbours streams
-// on.
+// Tiles of one of the two products, segment by segment, rows in the outer loop: a thread that takes
+// neighbouring tiles continues its stream of weights.
 std::span<tile> list_tiles(context& ctx, const pass_memory& memory,
                            const packed_matrix expert_weights::*product, std::size_t& scratch_bytes) {
   std::size_t count = 0;
@@ -106,7 +107,7 @@ std::span<tile> list_tiles(context& ctx, const pass_memory& memory,
 }
 
 void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& memory, std::size_t rows) {
-  // Row r of the pass: which piece it lies in is found by walking on from the last one.
+  // Finds the piece of row r of the pass by walking on from the previous one.
   const auto pack = [&](unsigned, std::size_t begin, std::size_t end) {
     std::size_t base = 0;
     for (const piece& p : memory.pieces) {
@@ -122,17 +123,18 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
   cpu::over_row_parts(ctx, rows, rows >= ctx.plan().least_packed_rows, pack);
 }
 
-// h = act(gate) · up of a part of a tile, as rows for the second product.
+// h = act(gate) · up of a part of a tile, as rows of the second product.
 void activate_part(context& ctx, const pass_memory& memory, const tile& t, const cpu::panel_range& panels,
                    std::size_t row, std::size_t rows, const cpu::tile_sums& sums, panel_fetch& fetch) {
   const piece& p = memory.pieces[t.piece];
   const expert_weights& weights = *p.segment->weights;
   const std::size_t step = weights.gated() ? 2 : 1;
-  const product_regime& next = regime_of(ctx, weights.down, p.rows); // of whom these are rows
+  const product_regime& next = regime_of(ctx, weights.down, p.rows); // the product that takes these rows
   const cpu::row_map map(next, weights.down);
   const std::size_t column = panels.first / step * panel_columns;
   const std::size_t columns = std::min(panels.count / step * panel_columns, weights.ffn() - column);
   activation_block block{.kind = weights.act,
+                         .limit = weights.act_limit,
                          .gate = sums.c,
                          .gate_bias = weights.gate_bias != nullptr ? weights.gate_bias + column : nullptr,
                          .up = weights.gated() ? sums.c + sums.panel_stride : nullptr,
@@ -141,8 +143,8 @@ void activate_part(context& ctx, const pass_memory& memory, const tile& t, const
                          .rows = rows,
                          .column = column,
                          .columns = columns};
-  // Columns are K of the next product. The tile with the last ones pads K to blocks of 32 with zeros: scratch
-  // may hold NaN there, and NaN times a weight of zero is NaN.
+  // Columns are K of the next product. The last tile pads K to blocks of 32 with zeros: scratch may hold NaN
+  // there, and NaN times a zero weight is NaN.
   block.end = column + columns == weights.ffn() ? (weights.ffn() + 31) / 32 * 32 : column + columns;
   if (waits_for_scale(map)) {
     block.row_stride = staged_stride(weights.down);
@@ -159,7 +161,7 @@ void activate_part(context& ctx, const pass_memory& memory, const tile& t, const
   ctx.table(next.set).activate_rows(block);
 }
 
-// Rows between the products become integers once they are whole: their scale needs all of them.
+// Quantizes rows between the products once they are whole: the scale needs all of a row.
 void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) {
   const auto quantize = [&](unsigned, std::size_t begin, std::size_t end) {
     std::size_t base = 0;
@@ -195,7 +197,8 @@ void output_part(const kernel_table& table, const expert_ffn_args& args, const p
   table.finish_rows(block);
 }
 
-// One of the two products: `finish(tile, panels, row, rows, sums, fetch)` uses the sums of parts of tiles.
+// Runs one of the two products: `finish(tile, panels, row, rows, sums, fetch)` uses the sums of parts of
+// tiles.
 template <class Finish>
 void run_product(context& ctx, const pass_memory& memory, const packed_matrix expert_weights::*product,
                  std::byte* rows, const std::size_t piece::*offset, const Finish& finish) {
@@ -234,7 +237,7 @@ void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memo
               });
 }
 
-// Sizes of a pass: first counted, then carved.
+// Sizes of a pass: counted first, then carved.
 struct pass_sizes {
   std::size_t pieces = 0;
   std::size_t rows = 0;
@@ -244,7 +247,7 @@ struct pass_sizes {
   std::size_t staged = 0;
 };
 
-// Adds the rows from (segment, row) on that fit one pass; calls `add` per piece and moves the cursor on.
+// Adds the rows from (segment, row) on that fit in one pass: calls `add` per piece and advances the cursor.
 template <class Add>
 void fill_pass(const expert_ffn_args& args, std::size_t& segment, std::size_t& row, const Add& add) {
   std::size_t rows = 0;

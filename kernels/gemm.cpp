@@ -10,7 +10,7 @@ namespace troupe::kernels {
 
 namespace {
 
-// Rows of one pass: bounds the scratch that the expanded rows take (1024 rows of K 4096: 16 MiB).
+// Rows of one pass; bounds the scratch of the expanded rows (1024 rows of K 4096: 16 MiB).
 constexpr std::size_t pass_rows = 1024;
 
 void check(const gemm_args& args) {
@@ -70,6 +70,7 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
           block.stride = bytes_of(args.output.type, args.output.row_stride);
           block.type = args.output.type;
           block.accumulate = args.mode == gemm_output::add;
+          block.factor = args.factor;
           block.fetch = &fetch;
           table.finish_rows(block);
         });

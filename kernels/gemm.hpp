@@ -10,16 +10,16 @@
 
 namespace troupe::kernels {
 
-/// What happens to the output rows.
+/// How the output rows are written.
 enum class gemm_output : std::uint8_t {
   replace, ///< y = x Wᵀ + bias
-  add,     ///< y = y + (x Wᵀ + bias), f32 outputs only: the residual stream
+  add,     ///< y = fma(factor, x Wᵀ + bias, y), f32 outputs only: the residual stream
 };
 
 struct gemm_args {
-  /// [rows, K]; bf16 for bf16 and quantized weights, f32 for f32 weights. f32 rows on others are rounded to
-  /// bf16 first, but where the weights take int8 rows (`packed_matrix::rows`) they are quantized as they
-  /// come.
+  /// [rows, K], bf16 or f32. With f32 weights, bf16 rows are widened; with the others, f32 rows are rounded
+  /// to bf16 first. If the weights take int8 rows (`packed_matrix::rows`), f32 and bf16 rows are quantized
+  /// directly.
   const_tensor_view input;
   /// [N, K], interleave 1.
   const packed_matrix* weight = nullptr;
@@ -28,8 +28,10 @@ struct gemm_args {
   /// [rows, N], f32 or bf16 (rounded once, after the bias). Must not overlap the input.
   tensor_view output;
   gemm_output mode = gemm_output::replace;
-  /// When not empty: output row i is made from input row `input_rows[i]`, and `output.rows` counts them. For
-  /// the LM head, which only some rows need.
+  /// Of `add` (Granite's `residual_multiplier`).
+  float factor = 1.0F;
+  /// If not empty: output row i is computed from input row `input_rows[i]`, and `output.rows` counts them.
+  /// For the LM head, which only some rows need.
   std::span<const std::uint32_t> input_rows{};
 };
 

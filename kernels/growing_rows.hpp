@@ -1,4 +1,4 @@
-// Rows of a working set whose number changes from batch to batch.
+// A working matrix whose number of rows changes from batch to batch.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace troupe::kernels {
 
-/// A matrix that keeps its memory while it shrinks. It may be wider than somebody needs: take `columns`.
+/// Keeps its memory when it shrinks. It may be wider than needed: use `columns`.
 class growing_rows {
  public:
-  /// Room for `rows` rows of `cols` elements; what was in it is lost where it has to grow.
-  /// @errors std::bad_alloc
+  /// Makes room for `rows` rows of `cols` elements; growing loses the content.
+  /// @throws std::bad_alloc
   void reserve(dtype type, std::size_t rows, std::size_t cols);
 
   /// The first `n` rows, 64-byte aligned.

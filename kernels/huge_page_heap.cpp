@@ -11,7 +11,7 @@
 namespace troupe::kernels {
 
 std::byte* map_huge_pages(std::size_t num_bytes) {
-  // Over-map and trim; anonymous pages come zeroed and are placed at first touch.
+  // Maps too much and trims it; anonymous pages are zeroed, and placed at first touch.
   void* mapped =
       ::mmap(nullptr, num_bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
@@ -22,7 +22,7 @@ std::byte* map_huge_pages(std::size_t num_bytes) {
   if (before != 0)
     ::munmap(mapped, before);
   ::munmap(data + num_bytes, huge_page - before);
-  // Advice: where huge pages are off, small ones serve as well.
+  // Only advice: without huge pages small ones work, too.
   ::madvise(data, num_bytes, MADV_HUGEPAGE);
   return data;
 }
@@ -41,7 +41,7 @@ std::byte* huge_page_heap::allocate(std::size_t num_bytes) {
           parts.insert(std::move(rest));
         }
         lock.unlock();
-        std::memset(data, 0, padded); // somebody may have had it
+        std::memset(data, 0, padded); // it may have been in use before
         return data;
       }
   std::byte* begin = map_huge_pages(region_bytes);
@@ -78,7 +78,7 @@ std::size_t huge_page_heap::num_regions() const {
 }
 
 huge_page_heap& huge_page_heap::instance() {
-  static auto* heap = new huge_page_heap; // statics may hold buffers
+  static auto* heap = new huge_page_heap; // never destroyed: statics may hold buffers
   return *heap;
 }
 

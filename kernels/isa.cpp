@@ -25,8 +25,8 @@ constexpr std::array<isa, num_isas> all_sets{isa::portable, isa::avx2, isa::avx5
                                              isa::amx};
 
 #if defined(TROUPE_X86_KERNELS)
-// Asks the processor (leaf 7, EDX: 22 AMX-BF16, 24 AMX-TILE, 25 AMX-INT8), then the system, which lends the
-// tile registers (8 KiB a thread) only to processes that ask.
+// Asks the processor (leaf 7, EDX: 22 AMX-BF16, 24 AMX-TILE, 25 AMX-INT8), then the system, which grants the
+// tile registers (8 KiB a thread) only on request.
 bool tiles_granted() {
 #  if defined(__linux__)
   unsigned a = 0;
@@ -100,7 +100,7 @@ struct supported_sets {
     if (!has_fast_dot_products())
       for (std::size_t i = 1; i < count; ++i)
         if (sets.at(i) == isa::avx512_bf16)
-          std::swap(sets.at(i), sets.at(i - 1)); // AVX-512 without them, which is there too
+          std::swap(sets.at(i), sets.at(i - 1)); // plain AVX-512 is supported, too
   }
 };
 

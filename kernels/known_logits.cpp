@@ -18,8 +18,8 @@ namespace {
 
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-// By how much a sum of all shares may differ from the one in order of id, in parts of it: each addition
-// rounds by 2⁻⁵³ at most, in either order; and as much again.
+// How much a sum of all shares may differ from the sum in order of id, relative to it: each addition rounds
+// by 2⁻⁵³ at most, in either order; doubled for safety.
 double slack_of(std::size_t vocab) {
   return static_cast<double>(vocab) * 0x1p-51;
 }
@@ -27,14 +27,13 @@ double slack_of(std::size_t vocab) {
 // Neighbouring values of exp may be in the wrong order by a few units of 2⁻²⁴.
 constexpr float exp_slack = 1.0F + 1e-5F;
 
-// Tokens that may be chosen, in order of id, with their logits after all changes; and what is unknown of the
-// others.
+// Tokens that may be chosen, in order of id, with their changed logits, and what is unknown about the others.
 class row_part {
  public:
   row_part(const context& ctx, const known_logits& known, const sampling_row& row,
            std::span<const std::uint32_t> changed, known_scratch& scratch)
       : table_(ctx.table()), known_(known), row_(row), changed_(changed), scratch_(scratch) {
-    // The others are −infinity where only some are allowed.
+    // If only some are allowed, the others are −infinity.
     const bool others_count = row.allowed.empty();
     is_whole_ = !others_count || known.top.size() == known.vocab;
     floor_ = is_whole_ ? lowest : known.top.back().logit;
@@ -94,7 +93,7 @@ class row_part {
     return draw_from_all(best, factor, uniform);
   }
 
-  // Whether min-p, or FP32's range, leaves none of the tokens that are not known.
+  // Whether min-p, or FP32's range, excludes all unknown tokens.
   bool all_are_known(float best, float factor) const {
     if (is_whole_)
       return true;
@@ -103,7 +102,7 @@ class row_part {
     return share * exp_slack < least_share(row_.params.min_p);
   }
 
-  // Known tokens that are kept and better than all that are not known.
+  // Known tokens that are kept and better than all unknown ones.
   std::size_t num_kept() const {
     std::size_t count = 0;
     for (std::size_t i = 0; i < scratch_.logits.size(); ++i)
@@ -135,7 +134,7 @@ class row_part {
       so_far += shares[i] >= least_share(row_.params.min_p) ? static_cast<double>(shares[i]) : 0.0;
       if (so_far <= target - slack)
         continue;
-      // It is this one if the sum is past the draw for sure, and was not before for sure.
+      // It is this token if the sum certainly exceeds the draw here, and certainly did not before.
       if (so_far > target + slack && (before == 0.0 || before <= target - slack))
         return static_cast<std::uint32_t>(known_.drawn_block * share_block + i);
       return std::nullopt;
@@ -149,10 +148,10 @@ class row_part {
   std::span<const std::uint32_t> changed_;
   known_scratch& scratch_;
   bool is_whole_ = false;
-  float floor_ = lowest; // no token that is not known has as much
+  float floor_ = lowest; // all unknown tokens are below it
 };
 
-// A token's logit as it came.
+// A token's unchanged logit.
 std::optional<float> raw_logit(const known_logits& known, std::span<const std::uint32_t> changed,
                                std::uint32_t token) {
   if (const auto found = std::lower_bound(changed.begin(), changed.end(), token);

@@ -20,7 +20,7 @@ bool allows_one(const sampling_row& row, std::size_t vocab) {
   });
 }
 
-/// @param at  where a token's logit lies, null: it is none of those that are wanted
+/// @param at  place of a token's logit; null: the token is not wanted
 template <class At>
 void change(const sampling_row& row, std::size_t vocab, const At& at) {
   for (const token_bias& bias : row.logit_bias)

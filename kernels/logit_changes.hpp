@@ -1,5 +1,4 @@
-// What a request changes about logits before a token is chosen: allowed and forbidden tokens, bias,
-// penalties.
+// A request's changes to logits before a token is chosen: allowed and forbidden tokens, bias, penalties.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +10,20 @@
 
 namespace troupe::kernels {
 
-/// Whether there is anything to change.
+/// Whether the row changes any logit.
 bool changes_logits(const sampling_row& row);
 
-/// The tokens whose logits may change, each once, in order of id: of a row with `allowed` these, all others
-/// becoming −infinity.
+/// Tokens whose logits may change, each once, in order of id. For a row with `allowed` these are the allowed
+/// ones; all others become −infinity.
 std::vector<std::uint32_t> changed_tokens(const sampling_row& row, std::size_t vocab);
 
-/// @param raw     [vocab], as they came
-/// @param logits  [vocab], gets them changed
+/// @param raw     [vocab], unchanged logits
+/// @param logits  [vocab], receives the changed ones
 void change_logits(const sampling_row& row, const float* raw, float* logits, std::size_t vocab);
 
 /// The same for some tokens alone.
 /// @param tokens  the row's `changed_tokens`
-/// @param logits  [tokens.size()], as they came; gets them changed
+/// @param logits  [tokens.size()], unchanged; replaced by the changed ones
 void change_logits(const sampling_row& row, std::span<const std::uint32_t> tokens, float* logits,
                    std::size_t vocab);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t quantized_block_k = 64; // an int8 tile of AMX
 
-// A row of weights as FP32, which holds every type exactly.
+// Reads a row of weights as FP32, which holds every type exactly.
 void read_row(const_tensor_view weight, std::size_t row, float* out) {
   switch (weight.type) {
   case dtype::f32:
@@ -40,8 +40,9 @@ void check(const packed_shape& shape, const_tensor_view weight) {
                        + std::to_string(shape.inputs) + "] is expected");
 }
 
-// One panel: columns are weight rows first … first + columns. A lane of 4 bytes holds what a column has of 2
-// k (BF16), 4 k (int8) or 8 k (int4: k to k + 3 in the lower halves, k + 4 to k + 7 in the upper ones).
+// Packs one panel: its columns are the weight rows first … first + columns. A lane of 4 bytes holds 2 k
+// (BF16), 4 k (int8) or 8 k (int4: k to k + 3 in the lower halves, k + 4 to k + 7 in the upper ones) of a
+// column.
 
 void pack_panel_bf16(const_tensor_view weight, std::size_t first, std::size_t columns, bfloat16* out) {
   std::vector<float> values(weight.type == dtype::bf16 ? 0 : weight.cols);
@@ -71,7 +72,7 @@ std::size_t int8_index(std::size_t k, std::size_t column) {
   return (k / 4 * panel_columns + column) * 4 + k % 4;
 }
 
-// Byte of the pair (k, k + 4) that k is in.
+// Byte with the pair (k, k + 4) that contains k.
 std::size_t int4_index(const int4_layout& layout, std::size_t k, std::size_t column) {
   return layout.block_offset(k / block_k) + (k % block_k / 8 * panel_columns + column) * 4 + k % 4;
 }
@@ -80,13 +81,13 @@ bool in_high_half(std::size_t k) {
   return k % 8 >= 4;
 }
 
-// What a lane holds of int4: halves of bytes are q + 8.
+// A lane of int4: half bytes are q + 8.
 std::uint32_t int4_lane(const std::int8_t* q) {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
   std::memcpy(&low, q, sizeof low);
   std::memcpy(&high, q + 4, sizeof high);
-  // Adding 8 to a half byte turns its highest bit round.
+  // Adding 8 to a half byte flips its highest bit.
   return ((low & 0x0f0f0f0fU) | (high & 0x0f0f0f0fU) << 4) ^ 0x88888888U;
 }
 
@@ -94,7 +95,7 @@ void pack_panel_quantized(const packed_shape& shape, const_tensor_view weight, s
                           std::size_t columns, isa set, std::byte* out) {
   const bool int8 = shape.format == packed_format::int8_channel;
   const int4_layout layout = shape.int4();
-  if (!int8) // zeros are 8, but scales are 0
+  if (!int8) // a zero is stored as 8, but scales are 0
     for (std::size_t b = 0; b < shape.padded_inputs() / block_k; ++b)
       std::memset(out + layout.block_offset(b), 0x88, int4_block_bytes);
   std::vector<float> row(weight.cols);
@@ -150,7 +151,7 @@ const char* name_of(packed_format format) {
 }
 
 std::size_t packed_shape::padded_inputs() const {
-  // A power of two: every product asks for it, and a division takes as long as a small one.
+  // A power of two: every product computes this, and a division takes as long as a small product.
   const std::size_t unit = is_quantized(format)                 ? quantized_block_k
                            : format == packed_format::f32_panel ? 1
                                                                 : block_k;

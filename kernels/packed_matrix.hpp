@@ -1,4 +1,4 @@
-// Weights in the layout that the kernels stream: packed once, then read only.
+// Weights in the layout that the kernels read: packed once, then read only.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace troupe::kernels {
 /// Columns of a panel.
 inline constexpr std::size_t panel_columns = 16;
 
-/// Inputs (K) of a block: what the order of a BF16 product is defined for (gemm.hpp), and 1 KiB of a panel in
-/// BF16.
+/// Inputs (K) of a block: the unit for which the order of a BF16 product is defined (gemm.hpp), and 1 KiB of
+/// a panel in BF16.
 inline constexpr std::size_t block_k = 32;
 inline constexpr std::size_t pair_block_bytes = block_k * panel_columns * 2;
 
-/// How the panels of a packed matrix are laid out. Values go into files: never renumber.
+/// Layouts of a packed matrix. Values go into files: never renumber.
 ///
 /// A panel holds 16 output columns over all of K; panels follow one another, each 64-byte aligned. Missing
 /// columns and the end of K are zeros.
@@ -32,9 +32,8 @@ enum class packed_format : std::uint8_t {
   f32_panel = 0,
   /// BF16 in AMX's pair layout: [K padded to 32, / 2][16 columns][k even, k odd]. 1 KiB per 32 of K.
   bf16_pair = 1,
-  /// Quantized (quantize.hpp), K padded to 64, every panel followed by its 16 FP32 channel scales.
-  /// int8: [K / 4][16 columns][4 k], which is what integer dot products and AMX's int8 tiles take. 512 bytes
-  /// per 32 of K.
+  /// Quantized (quantize.hpp), K padded to 64, every panel followed by its 16 FP32 channel scales. int8: [K /
+  /// 4][16 columns][4 k], the operand of integer dot products and AMX's int8 tiles. 512 bytes per 32 of K.
   int8_channel = 2,
   /// int4: [K / 8][16 columns][4 bytes], byte i: k = i in the low, k = 4 + i in the high half, both q + 8.
   /// 256 bytes per 32 of K.
@@ -46,7 +45,7 @@ enum class packed_format : std::uint8_t {
   bf16_coded = 6,
 };
 
-/// Last value of `packed_format`: what a file may name.
+/// Last value of `packed_format` that a file may name.
 inline constexpr packed_format last_packed_format = packed_format::bf16_coded;
 
 /// "f32-panel", "bf16-pair", "int8-channel", "int4-channel", "int4-group32", "int4-group64" or "bf16-coded".
@@ -57,8 +56,8 @@ constexpr bool is_quantized(packed_format format) {
   return format >= packed_format::int8_channel && format <= packed_format::int4_group64;
 }
 
-/// K up to which products of int8 rows with weights of `format` fit their sums of 32 bits; no limit where
-/// rows stay as they are.
+/// Largest K for which 32-bit sums of int8 rows times weights of `format` cannot overflow; unlimited if rows
+/// are not quantized.
 constexpr std::size_t most_inputs_of_int8_rows(packed_format format) {
   constexpr std::size_t largest_sum = 0x7fff'ffff;
   constexpr std::size_t largest_row = 127;
@@ -75,7 +74,7 @@ constexpr std::size_t most_inputs_of_int8_rows(packed_format format) {
   }
 }
 
-/// Shape and layout of packed weights: everything that a file must keep besides the bytes.
+/// Shape and layout of packed weights: all that a file must keep besides the bytes.
 struct packed_shape {
   packed_format format = packed_format::bf16_pair;
   /// Output features N of one matrix.
@@ -87,65 +86,64 @@ struct packed_shape {
 
   friend bool operator==(const packed_shape&, const packed_shape&) = default;
 
-  /// K as the kernels run over it.
+  /// K padded as the kernels need.
   std::size_t padded_inputs() const;
-  /// Panels, of all interleaved matrices together.
+  /// Panels of all interleaved matrices.
   std::size_t panels() const;
   std::size_t panel_bytes() const;
-  /// K that shares a group scale; 0: none do.
+  /// Number of K that share a group scale; 0: no group scales.
   std::size_t group() const;
-  /// Bytes of a panel's weights, with their group scales and without the channel's.
+  /// Bytes of a panel's weights with group scales, without channel scales.
   std::size_t panel_weight_bytes() const;
 
-  /// Where things lie in a panel of int4.
+  /// Layout of an int4 panel.
   int4_layout int4() const { return {group() / 32}; }
 
-  /// Where in a quantized panel its 16 channel scales lie.
+  /// Place of a quantized panel's 16 channel scales.
   std::size_t panel_scales_offset() const { return panel_bytes() - panel_columns * sizeof(float); }
 
-  /// Bytes of the whole matrix: what a view must span.
+  /// Bytes of the whole matrix: the size of a view.
   std::size_t bytes() const;
 };
 
-/// The format that weights take for activations of `activation` (f32 or bf16), unquantized.
+/// The unquantized format for activations of type `activation` (f32 or bf16).
 packed_format format_for(dtype activation);
 
-/// [N out, K in] weights in panels. Owns them, or looks at memory owned elsewhere (a mapped file). Move-only.
+/// [N out, K in] weights in panels. Owns them, or refers to memory owned elsewhere (a mapped file).
+/// Move-only.
 class packed_matrix {
  public:
   packed_matrix() = default;
 
-  /// Packs row-major [N, K] weights (Hugging Face's `nn.Linear.weight`) of f32, bf16 or f16.
-  /// Converting f32 or f16 to BF16 rounds to nearest even; quantizing is described in quantize.hpp; coded
-  /// weights are made by `code`.
-  /// @param set  whose kernels search for scales; every set's find the same
-  /// @errors kernel_error when the type cannot be packed into `format`, or weights to quantize are not finite
+  /// Packs row-major [N, K] weights (Hugging Face's `nn.Linear.weight`) of f32, bf16 or f16. Converting f32
+  /// or f16 to BF16 rounds to nearest even; for quantizing see quantize.hpp; for coded weights see `code`.
+  /// @param set  its kernels search for scales; all sets find the same
+  /// @throws kernel_error  the type cannot be packed into `format`, or weights to quantize are not finite
   static packed_matrix pack(packed_format format, const_tensor_view weight, isa set = isa::portable);
 
-  /// Packs gate and up, both [N, K], panel by panel in turn: what `expert_ffn` streams for gated experts.
-  /// @errors kernel_error when their shapes differ or the type cannot be packed
+  /// Packs gate and up, both [N, K], with alternating panels, as `expert_ffn` reads them for gated experts.
+  /// @throws kernel_error  their shapes differ, or the type cannot be packed
   static packed_matrix pack_gate_up(packed_format format, const_tensor_view gate, const_tensor_view up,
                                     isa set = isa::portable);
 
-  /// The same weights, which are `bf16_pair`, as `bf16_coded`; nothing where their exponents differ so much
-  /// that they cannot be coded.
+  /// Converts `bf16_pair` weights to `bf16_coded`; empty if their exponents are too diverse.
   static std::optional<packed_matrix> code(const packed_matrix& plain);
 
-  /// Packs into memory of the caller, `shape.bytes()` long; `parts` holds `shape.interleave` weights [N, K].
-  /// @errors kernel_error as above, or when a shape or size does not fit
+  /// Packs into the caller's memory of `shape.bytes()`; `parts` holds `shape.interleave` weights [N, K].
+  /// @throws kernel_error as above, or if a shape or size does not fit
   static void pack_into(const packed_shape& shape, std::span<const const_tensor_view> parts,
                         std::span<std::byte> out, isa set = isa::portable);
 
-  /// Looks at packed bytes owned elsewhere, 64-byte aligned, which must outlive the matrix.
-  /// @errors kernel_error when size or alignment is wrong
+  /// Refers to packed bytes owned elsewhere, 64-byte aligned, which must outlive the matrix.
+  /// @throws kernel_error  size or alignment is wrong
   static packed_matrix view(const packed_shape& shape, std::span<const std::byte> bytes);
 
-  /// Copies packed bytes, which may go.
-  /// @errors kernel_error as `view`
+  /// Copies packed bytes.
+  /// @throws kernel_error as `view`
   static packed_matrix copy(const packed_shape& shape, std::span<const std::byte> bytes);
 
-  /// Takes packed bytes over.
-  /// @errors kernel_error as `view`
+  /// Takes ownership of packed bytes.
+  /// @throws kernel_error as `view`
   static packed_matrix own(const packed_shape& shape, buffer bytes);
 
   const packed_shape& shape() const { return shape_; }
@@ -162,14 +160,14 @@ class packed_matrix {
 
   const std::byte* panel(std::size_t index) const { return data_ + shape_.panel_bytes() * index; }
 
-  /// What rows are made into before they meet these weights: a choice at load, no part of the bytes.
+  /// How rows are converted for products with these weights: a choice at load, not part of the bytes.
   row_quant rows() const { return rows_; }
 
   /// Ignored by plain weights.
   void set_rows(row_quant rows) { rows_ = is_quantized(shape_.format) ? rows : row_quant::none; }
 
-  /// Weight row `output` of part `part` (< interleave) as FP32 into `out` [K]: exact for f32 and bf16, the
-  /// integer times its scale, rounded once, for quantized formats.
+  /// Weight row `output` of part `part` (< interleave) as FP32 in `out` [K]: exact for f32 and bf16; for
+  /// quantized formats the integer times its scale, rounded once.
   void unpack_row(std::size_t output, std::span<float> out, std::size_t part = 0) const;
 
  private:

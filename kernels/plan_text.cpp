@@ -65,7 +65,7 @@ std::string number_text(std::size_t number) {
   return number == any_number ? "any" : std::to_string(number);
 }
 
-/// One line, word by word.
+/// One line, read word by word.
 class plan_line {
  public:
   plan_line(std::string_view text, std::size_t number) : number_(number) {
@@ -108,7 +108,7 @@ class plan_line {
     return value;
   }
 
-  /// Calls `read(key, value)` for the words KEY=VALUE from number `first` on.
+  /// Calls `read(key, value)` for the words KEY=VALUE from word `first` on.
   template <class Read>
   void each_value(std::size_t first, const Read& read) const {
     for (std::size_t i = first; i < words_.size(); ++i) {
@@ -124,7 +124,7 @@ class plan_line {
   std::size_t number_;
 };
 
-/// A word of a product's line, or nothing.
+/// The value of a word in a product's line, or empty.
 std::string value_of(const plan_line& line, const std::string& wanted) {
   std::string found;
   line.each_value(2, [&](const std::string& key, const std::string& value) {

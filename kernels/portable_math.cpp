@@ -25,7 +25,7 @@ double round_to_integer(double x) {
 
 } // namespace
 
-// Taylor series on |r| ≤ π / 4: the first term left out is below 2⁻⁵⁶ of the result.
+// Taylor series on |r| ≤ π / 4: the first omitted term is below 2⁻⁵⁶ of the result.
 sine_cosine portable_sin_cos(double x) {
   const double k = round_to_integer(x * 6.36619772367581382433e-01);
   const double r = (((x - k * half_pi_1) - k * half_pi_2) - k * half_pi_3) - k * half_pi_4;

@@ -1,7 +1,7 @@
-// sin, cos, log and exp in double from additions and multiplications alone.
+// sin, cos, log and exp in double, from additions and multiplications alone.
 //
-// glibc chooses variants of these by processor, which may differ in the last bit; a table that golden files
-// depend on cannot. Compiled without contraction, IEEE double gives the same bits on every machine.
+// glibc chooses variants of these by processor, which may differ in the last bit; golden files must not
+// depend on that. Compiled without contraction, IEEE double gives the same bits on every machine.
 #pragma once
 
 namespace troupe::kernels {
@@ -11,8 +11,8 @@ struct sine_cosine {
   double cosine;
 };
 
-/// Within a few 1e-16 of sin x and cos x for |x| below 1.6 million (2²⁰ · π / 2), so for positions up to
-/// that; beyond, the error grows.
+/// Within a few 1e-16 of sin x and cos x for |x| below 1.6 million (2²⁰ · π / 2), and so for positions up to
+/// that; the error grows beyond.
 sine_cosine portable_sin_cos(double x);
 
 /// Natural logarithm, within a few ulp; −infinity for 0, NaN below.

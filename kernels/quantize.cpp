@@ -11,16 +11,16 @@ namespace troupe::kernels {
 
 namespace {
 
-// Below this a channel counts as zero: its scale and the inverse of it would leave FP32's normal range.
+// A channel below this counts as zero: its scale, or the inverse, would leave FP32's normal range.
 constexpr float smallest = 0x1p-100F;
 
-// Adding and taking away 1.5 · 2²³ rounds |x| < 2²² to the nearest integer, ties to even.
+// Adding and subtracting 1.5 · 2²³ rounds |x| < 2²² to the nearest integer, ties to even.
 constexpr float rounder = 12582912.0F;
 
-// A whole number of these for the kernels that search: padded with zeros, which cost no error.
+// The searching kernels take multiples of this: padded with zeros, which add no error.
 constexpr std::size_t lanes = 16;
 
-// In lanes, so that a compiler may use vectors.
+// In lanes, so that compilers can vectorise.
 float largest(std::span<const float> values) {
   std::array<float, lanes> most{};
   std::size_t i = 0;
@@ -36,15 +36,15 @@ std::int8_t int4_value(float weight, float inverse) {
   return static_cast<std::int8_t>(std::clamp(weight * inverse + rounder - rounder, -8.0F, 7.0F));
 }
 
-// Squares of errors have to stay in FP32's normal range, or nothing is the best choice: a channel whose
-// largest weight lies outside of 2^±this is searched for near one, which changes no bit of what is found.
+// Squares of errors must stay in FP32's normal range, or no choice is the best. A channel whose largest
+// weight is outside of 2^±this is scaled for the search, which changes no bit of the result.
 constexpr int searched_exponents = 40;
 
 bool is_far_from_one(float max) {
   return std::abs(std::ilogb(max)) > searched_exponents;
 }
 
-// Channel scale of what `quantize` makes of the weights divided by a power of two.
+// Channel scale that `quantize` finds for the weights divided by a power of two.
 template <class Quantize>
 float quantize_near_one(std::span<const float> weights, float max, const Quantize& quantize) {
   const int exponent = std::ilogb(max);
@@ -88,8 +88,8 @@ float quantize_int4_groups(std::span<const float> weights, std::size_t group, st
     return quantize_near_one(weights, max, [&](std::span<const float> near) {
       return quantize_int4_groups(near, group, out, group_scales, set);
     });
-  // The largest weight at −8 · 15 · scale or a bit beyond; much beyond where one weight dwarfs the rest of
-  // its channel and would leave the other groups too few scales.
+  // Puts the largest weight at −8 · 15 · scale or slightly beyond; far beyond if one weight dwarfs the rest
+  // of its channel and would leave the other groups too few scales.
   float best_scale = 0.0F;
   float best_error = INFINITY;
   std::vector<int> scales(groups);
@@ -131,7 +131,7 @@ float quantize_int4(std::span<const float> weights, std::int8_t* out, isa set) {
                              [&](std::span<const float> near) { return quantize_int4(near, out, set); });
   float best_scale = 0.0F;
   float best_error = INFINITY;
-  // A long channel has outliers, and clipping them pays: up to twice the range that is kept.
+  // A long channel has outliers, and clipping them pays: up to twice the kept range.
   for (int halves = 13; halves <= 32; ++halves) // levels: 6.5 to 16
     for (const float sign : {1.0F, -1.0F}) {
       const float scale = sign * max / (0.5F * static_cast<float>(halves));

@@ -1,4 +1,4 @@
-// What a row of logits says before anything is done to it.
+// The distribution of a row of unchanged logits.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ struct raw_distribution {
   }
 };
 
-/// What is sampled from a sick row.
+/// The sample for a row whose logits are no numbers.
 inline sampled_token sick_token(std::uint32_t token) {
   return {.token = token, .logprob = std::numeric_limits<float>::quiet_NaN(), .rank = 1, .num_top = 0};
 }

@@ -20,7 +20,7 @@ raw_distribution distribution_of(const kernel_table& table, const float* logits,
   return raw_distribution::of(best, table.exp_sum(logits, best, 1.0F, vocab, nullptr));
 }
 
-// The best `wanted` tokens: a heap of those kept, the worst of them on top.
+// Writes the best `wanted` tokens: a heap of the kept ones, the worst on top.
 std::uint32_t write_top(const raw_distribution& raw, const float* logits, std::size_t vocab,
                         std::uint32_t wanted, std::span<token_logprob> top) {
   expect(top.size() >= std::min<std::size_t>(wanted, vocab), "sample: no room for the top logprobs");
@@ -30,8 +30,7 @@ std::uint32_t write_top(const raw_distribution& raw, const float* logits, std::s
   const auto order = [](const token_logprob& a, const token_logprob& b) {
     return a.logprob > b.logprob || (a.logprob == b.logprob && a.token < b.token);
   };
-  // Entries hold logits until the end; a later token of equal logit never
-  // displaces an earlier one.
+  // Entries hold logits until the end; a later token of equal logit never displaces an earlier one.
   std::size_t kept = 0;
   for (std::uint32_t token = 0; token < vocab; ++token) {
     const float logit = logits[token];
@@ -49,7 +48,7 @@ std::uint32_t write_top(const raw_distribution& raw, const float* logits, std::s
   return static_cast<std::uint32_t>(kept);
 }
 
-// How many tokens have at least that logit; in lanes, so that a compiler may use vectors.
+// How many tokens have at least that logit; in lanes, so that compilers can vectorise.
 std::uint32_t rank_of(const float* logits, std::size_t vocab, float logit) {
   std::array<std::uint32_t, 16> counts{};
   std::size_t i = 0;
@@ -80,7 +79,7 @@ std::uint32_t first_best(const kernel_table& table, const float* logits, std::si
   return 0;
 }
 
-// A distribution that is no number gives token 0.
+// For a distribution that is NaN, token 0.
 std::uint32_t draw(const kernel_table& table, const sampling_row& row, const float* logits, std::size_t vocab,
                    float* shares, std::span<std::uint64_t> scratch) {
   const sampling_params& p = row.params;

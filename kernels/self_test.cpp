@@ -21,7 +21,7 @@ std::optional<std::string> test_with(const kernel_table& candidate, proof::refer
   return compare.failure();
 }
 
-// A process asks more than once: to pack weights, and to compute.
+// Cached: a process asks more than once, for packing weights and for computing.
 const std::optional<std::string>& result_of(isa set, proof::reference_results& reference) {
   struct result {
     std::once_flag once;
@@ -54,7 +54,7 @@ void self_test(std::span<const isa> sets) {
 
 namespace {
 
-// Of `count`, the last that passes, or the first.
+// The last of `count` that passes, or the first.
 template <class Set, class Test>
 isa_selection last_to_pass(std::size_t count, const Set& set, const Test& test) {
   isa_selection selection;

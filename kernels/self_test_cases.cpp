@@ -43,7 +43,7 @@ quantized_panels any_weights(std::uint32_t stream, packed_format format, std::si
     const auto word = philox4x32({static_cast<std::uint32_t>(i / 4), stream, 0, 0}, {1, 2})[i % 4];
     const std::size_t at = i % shape.panel_bytes();
     std::byte& byte = result.storage.data()[i];
-    if (layout.has_groups() && at % layout.bytes_of_line() < scale_line_bytes) // channels' are set below
+    if (layout.has_groups() && at % layout.bytes_of_line() < scale_line_bytes) // channel scales are set below
       byte = static_cast<std::byte>(static_cast<int>(word % (2 * max_group_scale + 1)) - max_group_scale);
     else // −128 is no int8 weight
       byte = static_cast<std::byte>(
@@ -63,7 +63,7 @@ quantized_panels any_weights(std::uint32_t stream, packed_format format, std::si
 
 std::vector<bfloat16> bfloats_with_exceptions(std::uint32_t stream, std::size_t count) {
   auto values = bfloats(stream, count);
-  // In a block's first and last place, in neighbouring ones, and in the next block but one.
+  // At a block's first and last place, at neighbouring ones, and in the next block but one.
   for (const std::size_t i :
        {std::size_t{0}, std::size_t{511}, std::size_t{512}, std::size_t{513}, count - 1})
     values[i] = {static_cast<std::uint16_t>((i % 2 == 0 ? 0x6f00 : 0x9f00) + i % 128)};

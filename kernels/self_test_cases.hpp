@@ -1,4 +1,4 @@
-// What self_test.cpp compares: the cases of every op, and the comparison of two tables.
+// The cases of self_test.cpp for every op, and the comparison of two tables.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,11 @@
 
 namespace troupe::kernels::proof {
 
-/// Values of both signs over several magnitudes, some zero, some denormal: what kernels meet, and what trips
-/// them. Streams differ.
+/// Values of both signs over several magnitudes, some zero, some denormal. Streams differ.
 std::vector<float> floats(std::uint32_t stream, std::size_t count);
 std::vector<bfloat16> bfloats(std::uint32_t stream, std::size_t count);
 
-/// Quantized weights of any integers, as `packed_matrix` lays them out: nobody has searched for their scales.
+/// Quantized weights with arbitrary integers and scales, in the layout of `packed_matrix`.
 struct quantized_panels {
   buffer storage;
   quant_panel first;
@@ -30,8 +29,8 @@ struct quantized_panels {
 quantized_panels any_weights(std::uint32_t stream, packed_format format, std::size_t outputs,
                              std::size_t inputs);
 
-/// BF16 panels of `blocks` of 32 of K with coded exponents: those of `packed`, 1 KiB a block, which must have
-/// few exponents.
+/// BF16 panels of `blocks` of 32 of K with coded exponents, from `packed`, 1 KiB a block, which must have few
+/// exponents.
 struct coded_panels {
   coded_panels(const std::vector<bfloat16>& packed, std::size_t blocks);
 
@@ -39,7 +38,7 @@ struct coded_panels {
   std::vector<std::byte> bytes;
 };
 
-/// `bfloats` of packed panels, some of which have exponents of their own.
+/// `bfloats` of packed panels, some with rare exponents.
 std::vector<bfloat16> bfloats_with_exceptions(std::uint32_t stream, std::size_t count);
 
 template <class T>
@@ -51,12 +50,12 @@ inline std::byte* bytes(float* out) {
   return reinterpret_cast<std::byte*>(out);
 }
 
-/// What the reference gives, by the name of the case and how many of that name came before: several
-/// candidates are compared with it.
+/// Results of the reference, by the case's name and its number among those of that name: several candidates
+/// are compared with them.
 using reference_results = std::map<std::pair<std::string, std::size_t>, std::vector<float>>;
 
-/// Runs one op with both tables into equally poisoned memory and compares all of it, so that a write past the
-/// end shows as well.
+/// Runs one op with both tables into equally poisoned memory and compares all of it, which also shows writes
+/// past the end.
 class comparison {
  public:
   comparison(const kernel_table& candidate, reference_results& reference)
@@ -94,10 +93,10 @@ class comparison {
 /// Packing and products of FP32 and BF16 weights, plain and coded, in registers and in tiles.
 void check_products(comparison& compare);
 
-/// The same of quantized weights, and how their scales are found.
+/// The same for quantized weights, and the search for their scales.
 void check_quantized_products(comparison& compare);
 
-/// What happens to rows between the products, and attention.
+/// Ops on rows between the products, and attention.
 void check_rows(comparison& compare);
 
 } // namespace troupe::kernels::proof

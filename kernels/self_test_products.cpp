@@ -28,9 +28,9 @@ void check_float_products(comparison& compare) {
   }
   compare.check("expand_bf16", k * 16 * 4,
                 [&](const kernel_table& t, float* out) { t.expand_bf16(raw(panel), blocks, out); });
-  constexpr std::size_t panels = 7; // some side by side, and what is left of them
+  constexpr std::size_t panels = 7; // some side by side, and a remainder
   const auto panels_bf16 = bfloats(5, panels * blocks * 512);
-  // Every register block: 1 to 12 rows, and more than one of them.
+  // Every register block: 1 to 12 rows, and more than one block.
   for (std::size_t rows = 1; rows <= 14; ++rows) {
     constexpr std::size_t stride = k + 16;
     const auto a = floats(4, rows * stride);
@@ -52,7 +52,7 @@ void check_float_products(comparison& compare) {
       t.f32_panel(a.data(), stride, rows, panel_f32.data(), k - 3, out, 16);
     });
   }
-  // More of K than is taken at a time: one block of rows, and several.
+  // More of K than is processed at a time: one block of rows, and several.
   constexpr std::size_t long_blocks = 10;
   const auto long_panels = bfloats(6, 2 * long_blocks * 512);
   for (const std::size_t rows : {std::size_t{4}, std::size_t{7}, std::size_t{13}, std::size_t{34}}) {
@@ -75,8 +75,7 @@ void check_float_products(comparison& compare) {
   }
 }
 
-// Few rows and panels in runs, which only some instruction sets have, against products of one run after the
-// other.
+// Few rows and panels in runs, which only some sets have, against products of one run after the other.
 void check_runs(comparison& compare) {
   constexpr std::size_t panels = 2;     // of a run
   constexpr std::size_t run_panels = 3; // from run to run
@@ -122,9 +121,9 @@ void check_decoding(comparison& compare) {
   }
 }
 
-// Dot products of BF16 against the portable product of the same rows, which are packed here, too: every
-// register block, rows that are too many to meet a panel as it is, more of K than is brought into order at a
-// time, an odd number of panels, and panels in runs; weights as they are packed, or coded.
+// Dot products of BF16 against the portable product of the same rows, which are packed here, too. Covers
+// every register block, too many rows for an unpacked panel, more of K than is reordered at a time, an odd
+// number of panels, and panels in runs; weights plain or coded.
 void check_dots(comparison& compare, bool coded) {
   constexpr std::size_t most_rows = 27;
   constexpr std::size_t panels = 3;     // of a run
@@ -194,9 +193,9 @@ void check_dots(comparison& compare, bool coded) {
     }
 }
 
-// Rows in tiles against the portable product of the same rows: every remainder of rows and panels, sums that
-// begin at zero and (of weights as they are packed) that go on, and more of K than stays in L1 at a time.
-// Coded weights: every number of tiles of rows that a product has.
+// Rows in tiles against the portable product of the same rows. Covers every remainder of rows and panels,
+// sums that start at zero and (plain weights) that continue, and more of K than stays in L1 at a time. Coded
+// weights: every number of row tiles of a product.
 void check_tiles(comparison& compare, bool coded) {
   constexpr std::size_t blocks = 13;
   constexpr std::size_t k = blocks * 32 - 5;
@@ -209,7 +208,7 @@ void check_tiles(comparison& compare, bool coded) {
   const auto x_f32 = floats(22, most_rows * k);
   const auto x_bf16 = bfloats(22, most_rows * k);
   std::vector<float> split(most_rows * stride);
-  // Operands of tiles lie on cache lines.
+  // Operands of tiles are aligned to cache lines.
   std::vector<std::byte> memory((most_rows + 15) / 16 * blocks * 1024 + 64);
   std::byte* tiles = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
 

@@ -10,7 +10,7 @@ namespace troupe::kernels::proof {
 
 namespace {
 
-/// Rows of FP32 as a table's own integer products want them.
+/// FP32 rows converted for a table's own integer products.
 class integer_rows {
  public:
   integer_rows(const kernel_table& table, const std::byte* rows, std::size_t rows_stride, std::size_t count,
@@ -29,7 +29,7 @@ class integer_rows {
   std::vector<std::byte> memory_;
 };
 
-/// An integer product of the candidate's against the portable one, on as many of its rows as it takes.
+/// A candidate's integer product, compared with the portable one on as many rows as it takes.
 struct integer_kernel {
   const char* name;
   integer_product* quant_table::*product;
@@ -43,7 +43,7 @@ struct integer_kernel {
   }
 };
 
-/// Those that there are.
+/// The integer products of a table.
 std::vector<integer_kernel> integer_kernels_of(const quant_table& quant) {
   std::vector<integer_kernel> kernels{{"integer gemm", &quant_table::integer},
                                       {"integer gemm in streams", &quant_table::integer_streams},
@@ -103,8 +103,8 @@ void check_quantized(comparison& compare) {
         check_integers(compare, some + ", " + std::to_string(count) + " panels", a, rows, panel, count, k);
     }
   }
-  // More of K than is taken at a time, of rows that are one block, two and more; the third and fourth are all
-  // one value, the largest there is, so that no two products fit 16 bits.
+  // More of K than is processed at a time, with one, two and more blocks of rows. Rows three and four hold
+  // only the largest value, so that no two products fit 16 bits.
   for (const packed_format format : {packed_format::int8_channel, packed_format::int4_channel,
                                      packed_format::int4_group32, packed_format::int4_group64}) {
     constexpr std::size_t long_k = 2048 + 96;
@@ -126,7 +126,7 @@ void check_quantized(comparison& compare) {
     const auto row_f32 = floats(19, k);
     const auto row_bf16 = bfloats(19, k);
     const std::string length = ", " + std::to_string(count) + " values";
-    // Padding between the parts of such a row is anybody's.
+    // Padding between the parts of such a row is undefined.
     const auto with_row = [&](const auto& quantize) {
       return [&, quantize](const kernel_table& t, float* out) {
         std::vector<float> row(int8_row_stride(k) / sizeof(float), 0.0F);
@@ -146,7 +146,7 @@ void check_quantized(comparison& compare) {
   }
 }
 
-// The search for scales: which integers weights become must not depend on who packs them.
+// The search for scales: the integers must not depend on the set that packs.
 void check_scales(comparison& compare) {
   const auto weights = floats(26, 64);
   float max = 0.0F;
@@ -169,7 +169,7 @@ void check_scales(comparison& compare) {
     }
 }
 
-// Integer products with panels of runs.
+// Integer products with panels in runs.
 void check_integer_runs(comparison& compare) {
   constexpr std::size_t panels = 2;
   constexpr std::size_t run_panels = 3;

@@ -9,6 +9,9 @@ namespace troupe::kernels::proof {
 
 namespace {
 
+constexpr activation every_activation[] = {activation::silu, activation::gelu_tanh, activation::gelu_erf,
+                                           activation::clamped_glu};
+
 void check_finish(comparison& compare) {
   const auto a = floats(5, 64);
   const auto b = floats(6, 64);
@@ -23,22 +26,23 @@ void check_finish(comparison& compare) {
         block.type = type;
         t.finish_rows(block);
       });
-      for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf}) {
+      for (const activation kind : every_activation) {
         compare.check("activate_row" + name, std::size_t{64} * 4, [&](const kernel_table& t, float* out) {
-          t.activate_row(kind, raw(a), dtype::f32, raw(b), dtype::f32, count + 20, bytes(out), type);
+          t.activate_row(kind, 0.75F, raw(a), dtype::f32, raw(b), dtype::f32, count + 20, bytes(out), type);
         });
       }
     }
-  // Two rows, 20 rows apart from one another in their sums' panels.
+  // Two rows that are 20 rows apart in their sums' panels.
   const auto sums = floats(23, std::size_t{8} * 32);
   for (const row_layout layout : {row_layout::f32, row_layout::bf16_split, row_layout::bf16_dots,
                                   row_layout::bf16_tiles, row_layout::bf16})
-    for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf})
+    for (const activation kind : every_activation)
       for (const std::size_t count : {std::size_t{5}, std::size_t{37}})
         compare.check("activate_rows, layout " + std::to_string(static_cast<int>(layout)) + ", "
                           + std::to_string(count) + " columns",
                       8192, [&](const kernel_table& t, float* out) {
                         activation_block block{.kind = kind,
+                                               .limit = 0.75F,
                                                .gate = sums.data(),
                                                .gate_bias = b.data(),
                                                .up = sums.data() + 32,
@@ -61,6 +65,8 @@ void check_finish(comparison& compare) {
     finish_block block{.sum = sums.data(), .panel_stride = 32, .rows = 2, .columns = 37, .out = rows};
     block.accumulate = true;
     t.finish_rows(block);
+    block.factor = 0.22F;
+    t.finish_rows(block);
   });
 }
 
@@ -75,6 +81,9 @@ void check_row_ops(comparison& compare, dtype type, std::size_t count) {
     compare.check("rms_norm" + name, count * 4, [&](const kernel_table& t, float* out) {
       t.rms_norm_row(x, type, w.data(), 1.0F, 1e-6F, count, bytes(out), out_type);
     });
+    compare.check("rms_norm without weights" + name, count * 4, [&](const kernel_table& t, float* out) {
+      t.rms_norm_row(x, type, nullptr, 0.0F, 1e-6F, count, bytes(out), out_type);
+    });
     compare.check("layer_norm" + name, count * 4, [&](const kernel_table& t, float* out) {
       t.layer_norm_row(x, type, w.data(), b.data(), 1e-5F, count, bytes(out), out_type);
     });
@@ -82,8 +91,6 @@ void check_row_ops(comparison& compare, dtype type, std::size_t count) {
       t.scale_row(x, type, 1.7F, count, bytes(out), out_type);
     });
   }
-  compare.check("add_row" + name, count * 4,
-                [&](const kernel_table& t, float* out) { t.add_row(x, type, count, out); });
   compare.check("add_scaled_row" + name, count * 4,
                 [&](const kernel_table& t, float* out) { t.add_scaled_row(x, type, 0.3F, count, out); });
   compare.check("dot" + name, 4,
@@ -118,7 +125,7 @@ void check_scores(comparison& compare, std::size_t count) {
   });
 }
 
-// Tiles of a KV cache (kv_cache.hpp), `tiles` of them: numbers, in int8 integers and the tokens' scales.
+// Tiles of a KV cache (kv_cache.hpp): numbers; for int8, integers and the tokens' scales.
 struct cache_tiles {
   std::vector<std::byte> memory;
   std::size_t stride; // bytes between tiles
@@ -147,7 +154,22 @@ struct cache_tiles {
     }
   }
 
-  // Values of the last token, or its scale.
+  // Makes the numbers of the last token's key NaN.
+  void spoil_last_key(dtype type) {
+    const float nan = std::nanf("");
+    const bfloat16 narrow = to_bfloat16(nan);
+    std::byte* tile = memory.data() + memory.size() - stride;
+    const std::size_t row = type == dtype::f32 ? 16 * sizeof nan : 32 * sizeof narrow;
+    for (std::byte* end = tile + row; end <= tile + stride; end += row)
+      if (type == dtype::f32) {
+        std::memcpy(end - sizeof nan, &nan, sizeof nan);
+      } else { // a pair of dimensions
+        std::memcpy(end - sizeof narrow, &narrow, sizeof narrow);
+        std::memcpy(end - 2 * sizeof narrow, &narrow, sizeof narrow);
+      }
+  }
+
+  // Makes the values of the last token, or its scale, NaN.
   void spoil_last(dtype type, std::size_t dims) {
     std::byte* end = memory.data() + memory.size();
     const float nan = std::nanf("");
@@ -165,18 +187,23 @@ struct cache_tiles {
   }
 };
 
-/// @param last_is_nan  the last key's values are, or their scale is, and no row sees them
+/// @param last_is_nan  the last key's values (or scale) are NaN, and no row sees it
 /// @param row_type     of queries and outputs
+/// @param value_dim    not 0: the cache is latent
 void check_attention(comparison& compare, dtype type, std::size_t head_dim, std::size_t group,
-                     bool last_is_nan, dtype row_type = dtype::f32) {
-  constexpr std::size_t tokens = 9; // of two heads 18 rows: one tile of 16 and a rest
+                     bool last_is_nan, dtype row_type = dtype::f32, std::size_t value_dim = 0) {
+  constexpr std::size_t tokens = 9; // with two heads 18 rows: one tile of 16 and a rest
   constexpr std::size_t tiles = 5;  // 80 keys: two chunks and half of one
-  const std::size_t value_dim = (head_dim + 15) / 16 * 16;
-  const cache_tiles keys(type, 14, tiles, (head_dim + 31) / 32 * 32);
-  cache_tiles values(type, 15, tiles, value_dim);
+  const std::size_t width = value_dim != 0 ? value_dim : head_dim;
+  const std::size_t padded_width = (width + 15) / 16 * 16;
+  cache_tiles keys(type, 14, tiles, (head_dim + 31) / 32 * 32);
+  cache_tiles values(type, 15, tiles, padded_width);
   constexpr std::size_t last_key = tiles * 16 - 1;
   if (last_is_nan)
-    values.spoil_last(type, value_dim);
+    values.spoil_last(type, padded_width);
+  if (last_is_nan && value_dim != 0)
+    keys.spoil_last_key(type);
+  buffer latent_values(latent_values_bytes(type, width));
   const auto queries = floats(16, tokens * group * head_dim);
   const auto narrow_queries = bfloats(16, tokens * group * head_dim);
   std::array<const std::byte*, tiles> key_tiles{};
@@ -190,7 +217,7 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim, std:
   const std::array<std::size_t, tokens> end{64, 67, 70, 1, 32, 33, 65, all, all};
   std::vector<float> sinks(group, -1.0F);
   sinks.front() = 0.5F;
-  // Products of 64 such values are in the hundreds, with int8's scales smaller: scaled so that many keys
+  // Products of 64 such values are in the hundreds, for int8 smaller by the scales: scaled so that many keys
   // count.
   const float scale = type == dtype::int8 ? 0.05F : 0.005F;
   std::array<const std::byte*, tokens> query{};
@@ -199,19 +226,35 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim, std:
                + bytes_of(row_type, t * group * head_dim);
   buffer scratch(attention_scratch_bytes(tokens * group, head_dim));
   const std::string name = std::string(name_of(type)) + ", rows " + name_of(row_type) + ", head_dim "
-                           + std::to_string(head_dim) + ", group " + std::to_string(group)
-                           + (last_is_nan ? ", a NaN unseen" : "");
+                           + std::to_string(head_dim) + (value_dim != 0 ? ", latent" : "") + ", group "
+                           + std::to_string(group) + (last_is_nan ? ", a NaN unseen" : "");
   const auto attend = [&](bool columns) {
     return [&, columns](const kernel_table& t, float* out) {
       std::array<std::byte*, tokens> output{};
       for (std::size_t i = 0; i < tokens; ++i)
-        output[i] = bytes(out) + bytes_of(row_type, i * group * head_dim);
+        output[i] = bytes(out) + bytes_of(row_type, i * group * width);
       (columns && t.attention_columns != nullptr ? t.attention_columns : t.attention)(
-          {key_tiles.data(), value_tiles.data(), tiles, type, head_dim, query.data(), row_type, output.data(),
-           row_type, tokens, group, first.data(), end.data(), scale, sinks.data(), scratch.data()});
+          {.key_tiles = key_tiles.data(),
+           .value_tiles = value_dim != 0 ? nullptr : value_tiles.data(),
+           .num_tiles = tiles,
+           .cache_type = type,
+           .head_dim = head_dim,
+           .value_dim = width,
+           .query = query.data(),
+           .query_type = row_type,
+           .output = output.data(),
+           .output_type = row_type,
+           .tokens = tokens,
+           .group = group,
+           .first_key = first.data(),
+           .end_key = end.data(),
+           .scale = scale,
+           .sinks = sinks.data(),
+           .scratch = scratch.data(),
+           .latent_values = latent_values.data()});
     };
   };
-  const std::size_t num_bytes = bytes_of(row_type, tokens * group * head_dim);
+  const std::size_t num_bytes = bytes_of(row_type, tokens * group * width);
   compare.check("attention " + name, num_bytes, attend(false));
   if (compare.candidate().attention_columns != nullptr)
     compare.check("attention in columns " + name, num_bytes, attend(true));
@@ -234,6 +277,11 @@ void check_rows(comparison& compare) {
   check_attention(compare, dtype::bf16, 128, 8, false, dtype::bf16);
   check_attention(compare, dtype::int8, 256, 3, true, dtype::bf16);
   check_attention(compare, dtype::f32, 96, 8, true);
+  for (const bool last_is_nan : {false, true}) {
+    check_attention(compare, dtype::f32, 72, 3, last_is_nan, dtype::f32, 56);
+    check_attention(compare, dtype::bf16, 72, 1, last_is_nan, dtype::f32, 56);
+    check_attention(compare, dtype::bf16, 144, 8, last_is_nan, dtype::bf16, 128);
+  }
   check_scores(compare, 7);
   check_scores(compare, 300);
 }

@@ -1,4 +1,4 @@
-// Views of rows in memory that somebody else owns: what every op takes and gives.
+// Views of rows in borrowed memory, the arguments of every op.
 #pragma once
 
 #include <cstddef>

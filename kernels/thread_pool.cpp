@@ -28,8 +28,8 @@ void relax() {
 #endif
 }
 
-// Waits until `value` is no longer `old`: a short spin, because ops follow one another within microseconds
-// while a step runs, then a futex, because processes share cores.
+// Waits until `value` differs from `old`: first a short spin, because ops follow one another within
+// microseconds during a step, then a futex, because processes share cores.
 template <class T>
 void wait_while(const std::atomic<T>& value, T old, std::chrono::microseconds spin) {
   const auto end = std::chrono::steady_clock::now() + spin;
@@ -77,8 +77,8 @@ void pin(std::thread::native_handle_type thread, int core) {
                             "pinning a compute thread to core " + std::to_string(core));
 }
 
-// A job is open while workers may enter it. `gate` holds the open bit and the number of workers inside: the
-// caller closes it when no part is left and waits only for those inside, never for one that still sleeps.
+// A job is open while workers may enter it. `gate` holds the open bit and the number of workers inside. The
+// caller closes it when no part is left, and waits only for workers inside, never for sleeping ones.
 struct thread_pool::state {
   static constexpr std::uint32_t open = 0x80000000U;
 
@@ -87,8 +87,8 @@ struct thread_pool::state {
   std::atomic<std::uint32_t> gate{0};
   std::atomic<bool> stop{false};
 
-  // [0, count) in parts: of `grain`, or, if that is 0, equal ones. `one_ahead`: parts are single items, and
-  // the next one is told.
+  // [0, count) in parts of `grain`, or if that is 0 in equal ones. `one_ahead`: parts are single items, and
+  // the next one is passed along.
   struct job {
     std::size_t count = 0;
     std::size_t parts = 0;
@@ -110,7 +110,7 @@ struct thread_pool::state {
     const auto& [count, parts, grain, one_ahead, function] = current;
     for (std::size_t part = shares.take(thread); part < parts;) {
       if (one_ahead) {
-        // Ahead of time only of its own: another thread may be free before this one is.
+        // Looks ahead only within the thread's own share: another thread may be free earlier.
         const std::size_t next = shares.take_own(thread);
         (*function)(thread, part, next);
         part = next < parts ? next : shares.take(thread);
@@ -144,7 +144,7 @@ struct thread_pool::state {
         continue;
       work(thread);
       if (gate.fetch_sub(1, std::memory_order_release) == 1)
-        gate.notify_one(); // closed, and the last one out
+        gate.notify_one(); // closed, and this is the last worker to leave
     }
   }
 

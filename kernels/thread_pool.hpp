@@ -1,4 +1,4 @@
-// The compute threads of a process: fork, work, join.
+// The compute threads of a process, for fork-join work.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace troupe::kernels {
 
-/// What one thread runs on a part of the work. Borrowed for the call; never allocates. An exception from it
-/// ends the process (std::terminate): other threads still run parts of their own.
+/// The function that a thread runs on its part. Borrowed for the call; never allocates. An exception from it
+/// ends the process (std::terminate): other threads are still running their parts.
 class range_function {
  public:
   template <class Function>
@@ -36,8 +36,8 @@ class range_function {
 /// assumes, `standard` keeps them.
 enum class float_mode { kernels, standard };
 
-/// Sets the mode of the calling thread, with default rounding, and puts the old one back when it goes. Every
-/// thread that computes must be under one; `standard` is for other work between.
+/// Sets the mode of the calling thread, with default rounding, and restores the old one at its end. Every
+/// computing thread must have one; `standard` is for other work in between.
 class float_mode_guard {
  public:
   explicit float_mode_guard(float_mode mode = float_mode::kernels);
@@ -49,47 +49,47 @@ class float_mode_guard {
   unsigned saved_ = 0;
 };
 
-/// Lets a thread run on one core only. @errors std::system_error when the process may not use it
+/// Binds a thread to one core.
+/// @throws std::system_error  the process may not use that core
 void pin(std::thread::native_handle_type thread, int core);
 
 struct thread_pool_options {
-  /// Threads that compute, the calling one included; 0: as many as the process may run on.
+  /// Computing threads, the caller included; 0: as many as the process may run on.
   unsigned threads = 0;
-  /// Pins worker `i` to `cores[i]` (worker 0 is the caller and never pinned); empty: not pinned.
+  /// Pins worker `i` to `cores[i]` (worker 0, the caller, is never pinned); empty: not pinned.
   std::span<const int> cores{};
   /// How long a waiting thread spins before it sleeps.
   std::chrono::microseconds spin{50};
 };
 
-/// Fork-join threads, one pool per process. Several threads may call at once: calls that share their work
-/// with the workers take turns, while what is one part, or meets a pool of one thread, runs on its caller at
-/// once. Threads that wait spin for some microseconds, then sleep on a futex. A range function must not call
-/// the pool again; one that throws, be it for want of memory, ends the process (std::terminate).
+/// Fork-join threads, one pool per process. Several threads may call at once: calls that share work with the
+/// workers take turns; single parts, and calls on a pool of one thread, run on the caller at once. Waiting
+/// threads spin for some microseconds, then sleep on a futex. A range function must not call the pool again;
+/// one that throws, for example without memory, ends the process (std::terminate).
 class thread_pool {
  public:
-  /// @errors std::system_error when a thread cannot start
+  /// @throws std::system_error  a thread cannot start
   explicit thread_pool(const thread_pool_options& options = {});
   ~thread_pool();
   thread_pool(const thread_pool&) = delete;
   thread_pool& operator=(const thread_pool&) = delete;
 
-  /// Threads that compute, the caller included; at least 1.
+  /// Computing threads, the caller included; at least 1.
   unsigned threads() const;
 
   /// Splits [0, count) into one contiguous part per thread, equal to within one; returns when all are done.
-  /// The function sees (thread, begin, end) with thread < threads(). With a part for every thread, part t is
-  /// thread t's, so that it finds in its core's cache what it wrote an op before; fewer parts are spread over
-  /// the threads. A thread that comes late may find its part taken by another, so the thread number only says
-  /// whose scratch to use.
+  /// The function gets (thread, begin, end) with thread < threads(). With a part for every thread, part t
+  /// goes to thread t, which finds its results of the previous op in its core's cache; fewer parts are spread
+  /// over the threads. Another thread may take a late thread's part, so use the thread number only to choose
+  /// scratch.
   void parallel_static(std::size_t count, range_function function);
 
-  /// Hands out [0, count) in parts of `grain`: each thread has a contiguous share of them, takes those first,
-  /// then what others have left. Returns when all are done.
+  /// Distributes [0, count) in parts of `grain`: each thread takes its own contiguous share first, then what
+  /// others have left. Returns when all are done.
   void parallel_dynamic(std::size_t count, std::size_t grain, range_function function);
 
-  /// Hands out [0, count) one by one in the same way, and tells what follows: the function sees (thread,
-  /// item, next), `next` being what the same thread is called with next, or `count` where that is not known
-  /// yet.
+  /// Distributes [0, count) item by item in the same way, with a look-ahead: the function gets (thread, item,
+  /// next), where `next` is the item that the same thread gets next, or `count` if that is not known yet.
   void parallel_items(std::size_t count, range_function function);
 
  private:

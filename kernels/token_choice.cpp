@@ -12,19 +12,19 @@ namespace troupe::kernels {
 
 namespace {
 
-// Rows are looked at so many tokens at a time: most blocks hold nothing that may be kept.
+// Tokens of a row examined at a time: most groups contain nothing to keep.
 constexpr std::size_t lanes = 16;
 
-// So many keys and fewer are sorted by comparing.
+// Up to this many keys are sorted by comparing.
 constexpr std::size_t few_keys = 512;
 
-// So many best and fewer are found with a heap, which few tokens of a row ever enter.
+// Up to this many best are found with a heap, which few tokens of a row enter.
 constexpr std::size_t small_k = 256;
 
-// Sums so far are kept for every so many tokens, to go on from when the draw is known.
+// Partial sums are kept for each group of N tokens, as starting points once the draw is known.
 constexpr std::size_t sum_block = 1024;
 
-// A token as one number: higher logit first, then lower id, is greater key first. Both zeros are one.
+// A token as one number: a higher logit, then a lower id, gives a greater key. Both zeros are equal.
 std::uint64_t key_of(float logit, std::uint32_t token) {
   const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0F);
   const std::uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
@@ -40,8 +40,8 @@ float logit_of(std::uint64_t key) {
   return std::bit_cast<float>((ascending >> 31) != 0 ? ascending & 0x7fffffffU : ~ascending);
 }
 
-// Sorts keys that stand in order of id, greatest first: many of them by their logits, 11 bits at a time.
-// `other` has room for as many.
+// Sorts keys in order of id, greatest first; many keys by their logits, 11 bits at a time. `other` has the
+// same size.
 void sort_keys(std::span<std::uint64_t> keys, std::span<std::uint64_t> other) {
   if (keys.size() <= few_keys) {
     std::sort(keys.begin(), keys.end(), std::greater<>{});
@@ -67,7 +67,7 @@ void sort_keys(std::span<std::uint64_t> keys, std::span<std::uint64_t> other) {
   std::ranges::copy(from, keys.begin()); // three passes end in `other`
 }
 
-// One row's choice. What is kept lies in `keys_`, as keys or as tokens.
+// The choice for one row. `keys_` holds the kept tokens, as keys or as ids.
 class choice {
  public:
   choice(const token_shares& row, const token_filters& filters, std::span<std::uint64_t> scratch)
@@ -93,7 +93,7 @@ class choice {
       if (sum > target)
         return static_cast<std::uint32_t>(token);
     }
-    // The draw was rounded up to the sum: the last token that is kept.
+    // The draw was rounded up to the sum: take the last kept token.
     std::size_t last = row_.vocab - 1;
     while (last > 0 && row_.shares[last] < least_)
       --last;
@@ -141,13 +141,13 @@ class choice {
   }
 
  private:
-  // A token's share, or 0 where it is not kept: one or the other, without a branch that nobody can predict.
+  // A token's share, or 0 if it is not kept; without a branch, which would be unpredictable.
   double share(std::size_t token) const {
     const float value = row_.shares[token];
     return static_cast<double>(value >= least_ ? value : 0.0F);
   }
 
-  // Whether one of the 16 tokens from `begin` on has at least that logit.
+  // Whether one of the 16 tokens from `begin` on has at least this logit.
   bool any_above(std::size_t begin, float floor) const {
     int above = 0;
     for (std::size_t i = 0; i < lanes; ++i)
@@ -155,7 +155,7 @@ class choice {
     return above != 0;
   }
 
-  // Keys down to `last` of the tokens whose share is kept, in order of id.
+  // Keys, down to `last`, of the tokens with a kept share, in order of id.
   std::span<std::uint64_t> collect(std::uint64_t last) {
     const float floor = last == 0 ? -std::numeric_limits<float>::infinity() : logit_of(last);
     std::size_t count = 0;
@@ -163,7 +163,7 @@ class choice {
       const std::size_t end = std::min(begin + lanes, row_.vocab);
       if (end - begin == lanes && !any_above(begin, floor))
         continue;
-      // Written first and counted then: nobody could predict the branch.
+      // Written always and counted afterwards: a branch would be unpredictable.
       for (std::size_t token = begin; token < end; ++token) {
         const std::uint64_t key = key_of(row_.logits[token], static_cast<std::uint32_t>(token));
         keys_[count] = key;
@@ -185,7 +185,7 @@ class choice {
     return all.first(k);
   }
 
-  // The same: a heap of those kept so far, the least of them on top.
+  // The same with a heap of the kept keys, the least on top.
   std::span<std::uint64_t> best_few(std::size_t k) {
     std::uint64_t* const heap = keys_.data();
     std::size_t count = 0;
@@ -206,8 +206,8 @@ class choice {
     return keys_.first(count);
   }
 
-  // Down to which key tokens probably hold `wanted`: a share of e⁻², e⁻³, … of the best one's, or 0 for all.
-  // Sums in FP32 are good enough to choose where to end, not to say that it suffices.
+  // The key down to which tokens probably hold `wanted`: at a share of e⁻², e⁻³, … of the best one's, or 0
+  // for all. FP32 sums are good enough to choose the end, not to prove that it suffices.
   std::uint64_t likely_last(double wanted) const {
     for (const float depth : {2.0F, 3.0F, 4.0F, 6.0F, 8.0F, 12.0F}) {
       const float floor = row_.best - depth * row_.temperature;
@@ -215,7 +215,7 @@ class choice {
       std::size_t i = 0;
       for (; i + lanes <= row_.vocab; i += lanes)
         for (std::size_t j = 0; j < lanes; ++j) {
-          const float value = row_.shares[i + j]; // read in any case: so compilers may use vectors
+          const float value = row_.shares[i + j]; // read unconditionally, so that compilers can vectorise
           sums[j] += row_.logits[i + j] >= floor ? value : 0.0F;
         }
       for (; i < row_.vocab; ++i)
@@ -226,7 +226,7 @@ class choice {
     return 0;
   }
 
-  // Sorts keys that stand in order of id, and cuts them after the one with which their shares reach `wanted`.
+  // Sorts keys in order of id, and cuts them after the one with which their shares reach `wanted`.
   // @returns whether they do
   bool cut_top_p(std::span<std::uint64_t>& kept, double wanted) const {
     sort_keys(kept, other_);
@@ -241,7 +241,7 @@ class choice {
     return false;
   }
 
-  // Keys, all there are down to the least of them, become their tokens, in order of id.
+  // Converts keys, complete down to the least of them, to their tokens in order of id.
   void order_by_token(std::span<std::uint64_t> kept) {
     if (kept.size() > few_keys)
       collect(*std::min_element(kept.begin(), kept.end()));
@@ -272,7 +272,7 @@ class choice {
   const token_shares& row_;
   float least_;
   std::span<std::uint64_t> keys_;  // [vocab]
-  std::span<std::uint64_t> other_; // as many, for sorting
+  std::span<std::uint64_t> other_; // same size, for sorting
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Which thread does which items of an op.
+// Distributes the items of an op over threads.
 #pragma once
 
 #include <atomic>
@@ -7,14 +7,14 @@
 
 namespace troupe::kernels {
 
-/// Items dealt out to threads: each thread takes its own contiguous share first, so that it finds in its
-/// core's cache what it left there an op before, then what others have left.
+/// Each thread takes its own contiguous share first, whose data may be in its core's cache from the previous
+/// op, then what others have left.
 class work_shares {
  public:
   /// @param threads  at least 1
   explicit work_shares(unsigned threads) : shares_(std::make_unique<share[]>(threads)), threads_(threads) {}
 
-  /// Items [0, count), in shares equal to within one. No thread may be taking.
+  /// Distributes items [0, count) in shares equal to within one. No thread may be taking.
   void deal(std::size_t count) {
     count_ = count;
     for (unsigned t = 0; t < threads_; ++t) {
@@ -26,7 +26,7 @@ class work_shares {
   /// @returns the next item of the thread's own share, or `count` when none is left
   std::size_t take_own(unsigned thread) { return take_from(shares_[thread]); }
 
-  /// @returns an item of the thread's own share or, when none is left, of another's; `count` at the end
+  /// @returns an item of the thread's own share or, if none is left, of another's; `count` at the end
   std::size_t take(unsigned thread) {
     std::size_t item = count_;
     for (unsigned i = 0; i < threads_ && item == count_; ++i)

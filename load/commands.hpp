@@ -1,4 +1,4 @@
-// What troupe-load can do.
+// The commands of troupe-load.
 #pragma once
 
 #include <string>

@@ -27,16 +27,14 @@ namespace {
 
 std::vector<std::string> read_texts(const fs::path& file) {
   std::ifstream in(file);
-  if (!in) {
+  if (!in)
     throw http_error("cannot read " + file.string());
-  }
   std::vector<std::string> texts;
   std::string line;
-  for (size_t number = 1; std::getline(in, line); ++number) {
+  for (std::size_t number = 1; std::getline(in, line); ++number) {
     auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!record.is_object() || !record.contains("text") || !record["text"].is_string()) {
+    if (!record.is_object() || !record.contains("text") || !record["text"].is_string())
       throw http_error(file.string() + ":" + std::to_string(number) + ": no JSON object with a \"text\"");
-    }
     texts.push_back(record["text"].get<std::string>());
   }
   return texts;
@@ -46,27 +44,25 @@ std::vector<std::string> read_texts(const fs::path& file) {
 asio::awaitable<score> score_text(const server_url& server, const std::string& model, std::string text) {
   nlohmann::json body = {
       {"prompt", text}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 0}, {"temperature", 0}};
-  if (!model.empty()) {
+  if (!model.empty())
     body["model"] = model;
-  }
   auto answer = co_await exchange(server, "POST", "/v1/completions", body.dump(), std::chrono::seconds(600));
   auto parsed = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
-  if (answer.status != 200 || !parsed.is_object()) {
+  if (answer.status != 200 || !parsed.is_object())
     throw http_error("status " + std::to_string(answer.status) + ": " + excerpt(answer.body, 500));
-  }
   co_return score_echo(text, parsed.at("choices").at(0).at("logprobs"));
 }
 
-/// The scores of all texts, `concurrency` at a time, on one thread; sums in the order of the texts.
+/// Scores all texts, `concurrency` at a time, on one thread; results in the order of the texts.
 std::vector<score> score_all(const server_url& server, const std::string& model,
-                             const std::vector<std::string>& texts, uint32_t concurrency) {
+                             const std::vector<std::string>& texts, std::uint32_t concurrency) {
   asio::io_context io(1);
   std::vector<score> scores(texts.size());
-  size_t next = 0;
+  std::size_t next = 0;
   std::exception_ptr failure;
   auto work = [&]() -> asio::awaitable<void> {
     while (next < texts.size() && !failure) {
-      size_t mine = next++;
+      std::size_t mine = next++;
       try {
         scores[mine] = co_await score_text(server, model, texts[mine]);
       } catch (const std::exception&) {
@@ -74,13 +70,11 @@ std::vector<score> score_all(const server_url& server, const std::string& model,
       }
     }
   };
-  for (uint32_t i = 0; i < concurrency; ++i) {
+  for (std::uint32_t i = 0; i < concurrency; ++i)
     asio::co_spawn(io, work(), asio::detached);
-  }
   io.run();
-  if (failure) {
+  if (failure)
     std::rethrow_exception(failure);
-  }
   return scores;
 }
 
@@ -91,27 +85,23 @@ int eval_command(const std::vector<std::string>& arguments) {
   std::string model;
   std::string heldout = "load/heldout";
   std::string output;
-  uint32_t concurrency = 8;
+  std::uint32_t concurrency = 8;
   option_parser parser("troupe-load eval",
                        "Measures perplexity and bits per byte on held-out text through the REST API.");
   asked.declare(parser);
-  parser.text("model", "NAME", "model name to ask for; default: whatever is served", &model);
-  parser.text("heldout", "DIR", "folder of <domain>.jsonl files with a \"text\" a line", &heldout);
-  parser.number("max-concurrency", "requests in flight", &concurrency, 1, 1024);
-  parser.text("output", "FILE", "where to write the figures as JSON", &output);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  parser.text("model", "NAME", "name of the model to ask for; default: the served model", &model);
+  parser.text("heldout", "DIR", "folder of <domain>.jsonl files with one \"text\" per line", &heldout);
+  parser.number("max-concurrency", "number of requests in flight", &concurrency, 1, 1024);
+  parser.text("output", "FILE", "write the figures to this file as JSON", &output);
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(heldout)) {
-    if (entry.path().extension() == ".jsonl") {
+  for (const auto& entry : fs::directory_iterator(heldout))
+    if (entry.path().extension() == ".jsonl")
       files.push_back(entry.path());
-    }
-  }
   std::sort(files.begin(), files.end());
-  if (files.empty()) {
+  if (files.empty())
     throw http_error("no <domain>.jsonl in " + heldout);
-  }
   const server_url server = asked.server();
   nlohmann::ordered_json figures;
   score total;
@@ -126,9 +116,8 @@ int eval_command(const std::vector<std::string>& arguments) {
   };
   for (const auto& file : files) {
     score domain;
-    for (const auto& s : score_all(server, model, read_texts(file), concurrency)) {
+    for (const auto& s : score_all(server, model, read_texts(file), concurrency))
       domain.add(s);
-    }
     print(file.stem().string(), domain);
     total.add(domain);
   }

@@ -24,14 +24,13 @@ double seconds_since(clock::time_point start) {
   return std::chrono::duration<double>(clock::now() - start).count();
 }
 
-/// "status 401: No API key was sent", as far as the server says why.
+/// "status 401: No API key was sent", if the server gives a text.
 std::string refusal_text(const http_answer& answer) {
   std::string text = "status " + std::to_string(answer.status);
   auto body = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
   const nlohmann::json::json_pointer message("/error/message");
-  if (body.contains(message) && body[message].is_string()) {
+  if (body.contains(message) && body[message].is_string())
     text += ": " + body[message].get<std::string>();
-  }
   return text;
 }
 
@@ -52,27 +51,23 @@ load_run::load_run(asio::io_context& io, load_settings settings, std::vector<pro
 asio::awaitable<void> load_run::run() {
   start_ = clock::now();
   start_time_ = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  size_t sent = 0;
+  std::size_t sent = 0;
   for (; sent < prompts_.size() && !is_over(); ++sent) {
-    if (settings_.duration > 0.0 && arrivals_[sent] >= settings_.duration) {
+    if (settings_.duration > 0.0 && arrivals_[sent] >= settings_.duration)
       break;
-    }
     next_.expires_at(
         start_ + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(arrivals_[sent])));
     boost::system::error_code cancelled;
     co_await next_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
-    while (in_flight_ >= settings_.max_concurrency) {
+    while (in_flight_ >= settings_.max_concurrency)
       co_await wait_for_change();
-    }
-    if (is_over()) {
+    if (is_over())
       break;
-    }
     ++in_flight_;
     asio::co_spawn(io_, request(sent), asio::detached);
   }
-  while (in_flight_ > 0) {
+  while (in_flight_ > 0)
     co_await wait_for_change();
-  }
   records_.resize(sent);
   duration_ = seconds_since(start_);
 }
@@ -91,7 +86,7 @@ asio::awaitable<void> load_run::wait_for_change() {
   co_await changed_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
 }
 
-asio::awaitable<void> load_run::request(size_t number) {
+asio::awaitable<void> load_run::request(std::size_t number) {
   const prompt& p = prompts_[number];
   request_record& record = records_[number];
   nlohmann::json body = {{"max_tokens", p.max_tokens},
@@ -100,25 +95,23 @@ asio::awaitable<void> load_run::request(size_t number) {
                          {"ignore_eos", true},
                          {"stream", true},
                          {"stream_options", {{"include_usage", true}}}};
-  if (!settings_.model.empty()) {
+  if (!settings_.model.empty())
     body["model"] = settings_.model;
-  }
   body["prompt"] = p.tokens.empty() ? nlohmann::json(p.text) : nlohmann::json(p.tokens);
   auto begin = clock::now();
   record.start = std::chrono::duration<double>(begin - start_).count();
   record.queued = record.start - arrivals_[number];
-  record.input_tokens = static_cast<unsigned>(p.tokens.size()); // of a text the server says it
+  record.input_tokens = static_cast<unsigned>(p.tokens.size()); // for a text the server reports it
   stream_reader stream(record, settings_.keeps_text);
   auto on_event = [&](const std::string& data) { stream.take(data, seconds_since(begin)); };
   try {
     auto answer = co_await exchange(settings_.server, "POST", "/v1/completions", body.dump(),
                                     settings_.timeout, on_event);
     record.ok = answer.status == 200 && stream.done() && record.error.empty();
-    if (!record.ok && record.error.empty()) {
+    if (!record.ok && record.error.empty())
       record.error = answer.status == 200 ? "the stream ended early" : refusal_text(answer);
-    }
   } catch (const std::exception& error) {
-    // Whatever it is, it is this request's alone, and the run waits for its end.
+    // Any failure concerns only this request, and the run waits for its end.
     record.error = error.what();
   }
   record.latency = seconds_since(begin);

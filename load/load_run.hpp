@@ -1,4 +1,4 @@
-// Many requests of one run: sent when it is their time, so many at once, on one thread.
+// Sends the requests of one load run at their times, with bounded concurrency, on one thread.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <utility> // Asio of Boost 1.74 needs it before its own headers
+#include <utility> // needed before the headers of Asio in Boost 1.74
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
@@ -18,18 +18,18 @@
 
 namespace troupe::load {
 
-/// How all requests of a run are asked.
+/// Settings that all requests of a run share.
 struct load_settings {
   server_url server;
-  std::string model; ///< asked for; empty: whatever is served
+  std::string model; ///< requested; empty: the served one
   double temperature = 0.0;
-  uint32_t max_concurrency = 1024; ///< in flight; the next one waits
+  std::uint32_t max_concurrency = 1024; ///< in flight; the next one waits
   std::chrono::seconds timeout{600};
-  double duration = 0.0;   ///< seconds after which no more is sent; 0: all are
+  double duration = 0.0;   ///< seconds of sending; 0: until all are sent
   bool keeps_text = false; ///< in the records
 };
 
-/// One run. Request i has seed i, so that the same run asks the same, whatever the timing.
+/// One run. Request i has seed i, so the requests do not depend on timing.
 class load_run {
  public:
   /// @param io        outlives the run, and runs on one thread
@@ -37,16 +37,16 @@ class load_run {
   load_run(boost::asio::io_context& io, load_settings settings, std::vector<prompt> prompts,
            std::vector<double> arrivals);
 
-  /// Sends, and ends with the last answer. Once. A request that fails is a record that says why.
+  /// Sends, and ends with the last answer. Call once. A failed request becomes a record with the error.
   boost::asio::awaitable<void> run();
 
-  /// Nothing more is sent; what is under way goes on.
+  /// Stops sending; requests under way continue.
   void stop();
 
-  /// Of those that were sent, in that order. When `run` has ended.
+  /// Records of the sent requests, in that order. Valid when `run` has ended.
   const std::vector<request_record>& records() const { return records_; }
 
-  /// When the run began, in seconds of Unix time.
+  /// Start of the run, in seconds of Unix time.
   double start_time() const { return start_time_; }
 
   /// Seconds from the first request to the last answer.
@@ -57,19 +57,19 @@ class load_run {
 
   bool is_over() const;
   boost::asio::awaitable<void> wait_for_change();
-  boost::asio::awaitable<void> request(size_t number);
+  boost::asio::awaitable<void> request(std::size_t number);
 
   boost::asio::io_context& io_;
   load_settings settings_;
   std::vector<prompt> prompts_;
   std::vector<double> arrivals_;
   std::vector<request_record> records_;
-  boost::asio::steady_timer changed_; ///< cancelled whenever a request ends
+  boost::asio::steady_timer changed_; ///< cancelled at each end of a request
   boost::asio::steady_timer next_;    ///< until the next arrival
   clock::time_point start_;
   double start_time_ = 0.0;
   double duration_ = 0.0;
-  uint32_t in_flight_ = 0;
+  std::uint32_t in_flight_ = 0;
   bool stopped_ = false;
 };
 

@@ -1,12 +1,14 @@
-// troupe-load: asks a server as its users would, and measures.
+// troupe-load: sends requests to a server as users would, and measures.
 #include <exception>
 #include <iostream>
 
 #include "load/commands.hpp"
 #include "services/options/command_table.hpp"
 #include "services/options/option_parser.hpp"
+#include "services/options/standard_streams.hpp"
 
 int main(int argc, char** argv) {
+  troupe::open_standard_streams();
   try {
     return troupe::command_table(
                "troupe-load",

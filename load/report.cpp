@@ -22,9 +22,9 @@ struct samples {
   std::vector<double> e2el;
   std::vector<double> queued;
   std::vector<double> e2el_and_queued;
-  size_t failed = 0;
-  uint64_t input_tokens = 0;
-  uint64_t output_tokens = 0;
+  std::size_t failed = 0;
+  std::uint64_t input_tokens = 0;
+  std::uint64_t output_tokens = 0;
 };
 
 double tpot_of(const request_record& r) {
@@ -45,46 +45,39 @@ samples collect(const std::vector<request_record>& records) {
     s.e2el.push_back(r.latency * 1e3);
     s.queued.push_back(r.queued * 1e3);
     s.e2el_and_queued.push_back((r.latency + r.queued) * 1e3);
-    if (r.output_tokens > 1) {
+    if (r.output_tokens > 1)
       s.tpot.push_back(tpot_of(r) * 1e3);
-    }
-    for (double gap : r.gaps) {
+    for (double gap : r.gaps)
       s.itl.push_back(gap * 1e3);
-    }
   }
-  for (auto* list : {&s.ttft, &s.tpot, &s.itl, &s.e2el, &s.queued, &s.e2el_and_queued}) {
+  for (auto* list : {&s.ttft, &s.tpot, &s.itl, &s.e2el, &s.queued, &s.e2el_and_queued})
     std::sort(list->begin(), list->end());
-  }
   return s;
 }
 
 void add_statistics(nlohmann::ordered_json& out, const std::string& name, const std::vector<double>& sorted) {
-  if (sorted.empty()) {
+  if (sorted.empty())
     return;
-  }
   auto n = static_cast<double>(sorted.size());
   double mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / n;
   double squares = 0.0;
-  for (double x : sorted) {
+  for (double x : sorted)
     squares += (x - mean) * (x - mean);
-  }
   out["mean_" + name + "_ms"] = mean;
   out["median_" + name + "_ms"] = percentile(sorted, 50);
   out["std_" + name + "_ms"] = std::sqrt(squares / n);
-  for (int p : {25, 75, 90, 95, 99}) {
+  for (int p : {25, 75, 90, 95, 99})
     out["p" + std::to_string(p) + "_" + name + "_ms"] = percentile(sorted, p);
-  }
 }
 
-/// JSON has no infinity; vLLM writes it as a string.
+/// JSON has no infinity; a string, as in vLLM.
 nlohmann::ordered_json finite_or_inf(double value) {
   return std::isinf(value) ? nlohmann::ordered_json("inf") : nlohmann::ordered_json(value);
 }
 
 std::string model_of(const run_settings& settings, const std::vector<request_record>& records) {
-  if (!settings.model.empty()) {
+  if (!settings.model.empty())
     return settings.model;
-  }
   auto named = std::find_if(records.begin(), records.end(), [](const auto& r) { return !r.model.empty(); });
   return named == records.end() ? "" : named->model;
 }
@@ -100,23 +93,22 @@ bool is_good(const request_record& r, const std::map<std::string, double>& goals
 /// The most tokens of any second, counted from the first request.
 double peak_tokens_per_second(const std::vector<request_record>& records) {
   double begin = std::numeric_limits<double>::infinity();
-  for (const auto& r : records) {
+  for (const auto& r : records)
     begin = r.ok ? std::min(begin, r.start) : begin;
-  }
-  std::map<int64_t, size_t> seconds;
-  size_t most = 0;
+  std::map<std::int64_t, std::size_t> seconds;
+  std::size_t most = 0;
   for (const auto& r : records) {
     double now = r.start + r.ttft - begin;
-    for (size_t i = 0; r.ok && i <= r.gaps.size(); ++i) {
-      most = std::max(most, ++seconds[static_cast<int64_t>(now)]);
+    for (std::size_t i = 0; r.ok && i <= r.gaps.size(); ++i) {
+      most = std::max(most, ++seconds[static_cast<std::int64_t>(now)]);
       now += i < r.gaps.size() ? r.gaps[i] : 0.0;
     }
   }
   return static_cast<double>(most);
 }
 
-/// The most requests that were under way at once. One that ends when another begins does not overlap it.
-size_t peak_concurrency(const std::vector<request_record>& records) {
+/// The most requests under way at once. A request that ends when another begins does not overlap it.
+std::size_t peak_concurrency(const std::vector<request_record>& records) {
   std::vector<std::pair<double, int>> events;
   for (const auto& r : records) {
     if (r.ok) {
@@ -131,15 +123,14 @@ size_t peak_concurrency(const std::vector<request_record>& records) {
     now += change;
     most = std::max(most, now);
   }
-  return static_cast<size_t>(most);
+  return static_cast<std::size_t>(most);
 }
 
 /// One entry a request, in the order of sending.
 void add_lists(nlohmann::ordered_json& out, const std::vector<request_record>& records) {
   for (const char* name :
-       {"input_lens", "output_lens", "ttfts", "itls", "latencies", "start_times", "queue_times", "errors"}) {
+       {"input_lens", "output_lens", "ttfts", "itls", "latencies", "start_times", "queue_times", "errors"})
     out[name] = nlohmann::ordered_json::array();
-  }
   for (const auto& r : records) {
     out["input_lens"].push_back(r.input_tokens);
     out["output_lens"].push_back(r.ok ? r.output_tokens : 0);
@@ -170,8 +161,8 @@ std::pair<std::string, double> parse_goodput(const std::string& text, const std:
 
 double percentile(const std::vector<double>& sorted, double percent) {
   double place = percent / 100.0 * static_cast<double>(sorted.size() - 1);
-  auto low = static_cast<size_t>(place);
-  size_t high = std::min(low + 1, sorted.size() - 1);
+  auto low = static_cast<std::size_t>(place);
+  std::size_t high = std::min(low + 1, sorted.size() - 1);
   double share = place - static_cast<double>(low);
   return sorted[low] * (1.0 - share) + sorted[high] * share;
 }
@@ -179,21 +170,20 @@ double percentile(const std::vector<double>& sorted, double percent) {
 std::string report_json(const run_settings& settings, const std::vector<request_record>& records,
                         double duration) {
   samples s = collect(records);
-  size_t completed = records.size() - s.failed;
+  std::size_t completed = records.size() - s.failed;
   nlohmann::ordered_json out;
   out["date"] = settings.date;
   out["endpoint_type"] = "openai";
   out["backend"] = "openai";
   out["label"] = nullptr;
   out["model_id"] = model_of(settings, records);
-  out["tokenizer_id"] = nullptr; // the server's usage says how many tokens there were
+  out["tokenizer_id"] = nullptr; // the server's usage reports the numbers of tokens
   out["num_prompts"] = records.size();
   out["request_rate"] = finite_or_inf(settings.request_rate);
   out["burstiness"] = finite_or_inf(settings.burstiness);
   out["max_concurrency"] = nullptr;
-  if (settings.max_concurrency > 0) {
+  if (settings.max_concurrency > 0)
     out["max_concurrency"] = settings.max_concurrency;
-  }
   out["start_time"] = settings.start_time;
   out["duration"] = duration;
   out["completed"] = completed;
@@ -212,9 +202,8 @@ std::string report_json(const run_settings& settings, const std::vector<request_
   add_lists(out, records);
   if (settings.has_texts) {
     out["generated_texts"] = nlohmann::ordered_json::array();
-    for (const auto& r : records) {
+    for (const auto& r : records)
       out["generated_texts"].push_back(r.text);
-    }
   }
   out["max_output_tokens_per_s"] = peak_tokens_per_second(records);
   out["max_concurrent_requests"] = peak_concurrency(records);
@@ -224,16 +213,15 @@ std::string report_json(const run_settings& settings, const std::vector<request_
   add_statistics(out, "e2el", s.e2el);
   if (settings.max_concurrency > 0) {
     add_statistics(out, "client_queue_time", s.queued);
-    if (std::isfinite(settings.request_rate)) {
+    if (std::isfinite(settings.request_rate))
       add_statistics(out, "e2el_including_client_queue", s.e2el_and_queued);
-    }
   }
   return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string report_text(const std::vector<request_record>& records, double duration) {
   samples s = collect(records);
-  size_t completed = records.size() - s.failed;
+  std::size_t completed = records.size() - s.failed;
   char line[256];
   std::snprintf(line, sizeof line,
                 "%zu completed, %zu failed in %.2f s: %.2f requests/s, %.1f output tokens/s\n", completed,

@@ -1,4 +1,4 @@
-// What a server says about a text that it echoes: how likely its tokens are.
+// Scores a text that a server echoes: how likely its tokens are.
 #pragma once
 
 #include <cmath>
@@ -9,11 +9,11 @@
 
 namespace troupe::load {
 
-/// Sums over scored tokens: every token but a record's first, which has nothing before it.
+/// Sums over the scored tokens: all but the first of a record, which has no context.
 struct score {
   double nats = 0.0;
-  uint64_t tokens = 0;
-  uint64_t bytes = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t bytes = 0;
 
   void add(const score& other) {
     nats += other.nats;
@@ -28,8 +28,8 @@ struct score {
 
 /// The score of one text.
 /// @param text      UTF-8
-/// @param logprobs  of its echo, in the form of completions: `token_logprobs`, `text_offset` (in characters)
-/// @throws nlohmann::json::exception when they have another form
+/// @param logprobs  of its echo, as in completions: `token_logprobs`, `text_offset` (in characters)
+/// @throws nlohmann::json::exception  they have another form
 score score_echo(std::string_view text, const nlohmann::json& logprobs);
 
 } // namespace troupe::load

@@ -6,19 +6,17 @@ namespace troupe::load {
 
 namespace {
 
-/// Takes the count that a field says; one that is missing, null or something else says nothing.
+/// Reads a count from a field; one that is missing, null or of another type is ignored.
 void take_count(const nlohmann::json& usage, const char* field, unsigned& count) {
   auto found = usage.find(field);
-  if (found != usage.end() && found->is_number_unsigned()) {
+  if (found != usage.end() && found->is_number_unsigned())
     count = found->get<unsigned>();
-  }
 }
 
-/// What went wrong: servers say it as {"message": "..."} or as a text; otherwise all that they sent.
+/// The text of an error: servers send {"message": "..."} or a string; otherwise all that was sent.
 std::string error_text(const nlohmann::json& error, const std::string& data) {
-  if (error.is_string()) {
+  if (error.is_string())
     return error.get<std::string>();
-  }
   bool has_message = error.is_object() && error.contains("message") && error["message"].is_string();
   return has_message ? error["message"].get<std::string>() : data;
 }
@@ -37,18 +35,15 @@ void stream_reader::take(const std::string& data, double seconds) {
     take_count(chunk["usage"], "prompt_tokens", record_.input_tokens);
     take_count(chunk["usage"], "completion_tokens", record_.output_tokens);
   }
-  if (record_.model.empty() && chunk.is_object() && chunk.contains("model") && chunk["model"].is_string()) {
+  if (record_.model.empty() && chunk.is_object() && chunk.contains("model") && chunk["model"].is_string())
     record_.model = chunk["model"].get<std::string>();
-  }
-  if (!chunk.contains("choices") || !chunk["choices"].is_array() || chunk["choices"].empty()) {
+  if (!chunk.contains("choices") || !chunk["choices"].is_array() || chunk["choices"].empty())
     return;
-  }
   const auto& choice = chunk["choices"][0];
-  if (keeps_text_ && choice.is_object() && choice.contains("text") && choice["text"].is_string()) {
+  if (keeps_text_ && choice.is_object() && choice.contains("text") && choice["text"].is_string())
     record_.text += choice["text"].get<std::string>();
-  }
-  // Every chunk with a choice is a token, as `vllm bench serve` counts them: text may be held back, and that
-  // of an end token is empty.
+  // Every chunk with a choice counts as a token, as in `vllm bench serve`: text may be held back, and that of
+  // an end token is empty.
   if (!begun_) {
     begun_ = true;
     record_.ttft = seconds;

@@ -1,4 +1,4 @@
-// Follows a streamed completion: what its user saw, and when.
+// Reads a streamed completion as its user sees it, with times.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace troupe::load {
 
-/// Takes the events of one stream into its record.
+/// Adds the events of one stream to its record.
 class stream_reader {
  public:
   /// @param record      outlives the reader
-  /// @param keeps_text  in the record
+  /// @param keeps_text  of the answer, in the record
   explicit stream_reader(request_record& record, bool keeps_text = false)
       : record_(record), keeps_text_(keeps_text) {}
 
@@ -19,13 +19,13 @@ class stream_reader {
   /// @param seconds  since the request was sent
   void take(const std::string& data, double seconds);
 
-  /// The stream has said that it is complete.
+  /// Whether the stream has announced its end.
   bool done() const { return done_; }
 
  private:
   request_record& record_;
   bool keeps_text_;
-  double last_ = 0.0; ///< when the last chunk came that carried tokens
+  double last_ = 0.0; ///< arrival of the last chunk with tokens
   bool begun_ = false;
   bool done_ = false;
 };

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include <boost/asio/co_spawn.hpp>
@@ -27,14 +28,24 @@
 namespace troupe::load {
 
 namespace asio = boost::asio;
-using clock = std::chrono::steady_clock;
 using std::chrono::duration_cast;
 
 namespace {
 
-constexpr uint32_t few_windows = 32;                ///< to ask for, as long as that is enough
-constexpr uint32_t all_windows = 256;               ///< that a history keeps
-constexpr auto patience = std::chrono::seconds(60); ///< without an answer of the history
+using clock = std::chrono::steady_clock;
+
+constexpr std::uint32_t few_windows = 32;           ///< requested unless more are needed
+constexpr std::uint32_t all_windows = 256;          ///< the most that a history keeps
+constexpr auto patience = std::chrono::seconds(60); ///< longest time without an answer of the history
+
+/// @throws std::runtime_error that says what is wrong with the page
+pages::history_page decoded(const std::string& text) {
+  try {
+    return pages::decode_history(text);
+  } catch (const std::runtime_error& flaw) {
+    throw std::runtime_error(std::string{"/cluster/history: "} + flaw.what());
+  }
+}
 
 struct trace_options {
   server_flags server;
@@ -44,11 +55,11 @@ struct trace_options {
   std::string output_len = "1:128";
   std::string name = "trace";
   std::string output = "trace.jsonl";
-  uint32_t num_prompts = 500;
-  uint32_t max_concurrency = 32;
-  uint32_t seed = 0;
-  uint32_t timeout_seconds = 600;
-  uint32_t max_windows = 1U << 16;
+  std::uint32_t num_prompts = 500;
+  std::uint32_t max_concurrency = 32;
+  std::uint32_t seed = 0;
+  std::uint32_t timeout_seconds = 600;
+  std::uint32_t max_windows = 1U << 16;
   double request_rate = std::numeric_limits<double>::infinity();
   double burstiness = 1.0;
   double temperature = 0.0;
@@ -57,14 +68,14 @@ struct trace_options {
   double settle = 11.0;
 };
 
-/// What is asked while windows are of one domain.
+/// The requests while windows belong to one domain.
 struct phase {
   std::string domain;
-  std::vector<prompt> prompts; ///< empty: others ask
-  // What came of it.
-  uint64_t windows = 0;
-  uint64_t tokens = 0;
-  size_t failed = 0;
+  std::vector<prompt> prompts; ///< empty: others send requests
+  // Results.
+  std::uint64_t windows = 0;
+  std::uint64_t tokens = 0;
+  std::size_t failed = 0;
   std::string first_failure{};
 };
 
@@ -82,16 +93,13 @@ std::vector<phase> make_phases(const trace_options& o) {
   }
   const auto output = parse_range(o.output_len, "--random-output-len");
   std::vector<phase> phases;
-  for (const auto& d : read_domains(o.prompts)) {
+  for (const auto& d : read_domains(o.prompts))
     phases.push_back({d.name, make_prompts(d.texts, o.num_prompts, o.seed, {1, 1}, output, 1)});
-  }
-  if (o.order == "sequence") {
+  if (o.order == "sequence")
     return phases;
-  }
   std::vector<std::vector<prompt>> lists;
-  for (auto& p : phases) {
+  for (auto& p : phases)
     lists.push_back(std::move(p.prompts));
-  }
   return {{"interleaved", interleaved(lists)}};
 }
 
@@ -101,14 +109,13 @@ std::string window_text(const trace_options& o, bool has_load) {
                   : "some seconds of a worker";
 }
 
-/// The recording: loads and looks at the history, on one thread.
+/// The recording: sends the load and reads the history, on one thread.
 class trace_run {
  public:
   trace_run(trace_options options, std::vector<phase> phases)
       : options_(std::move(options)), phases_(std::move(phases)), out_(options_.output), timer_(io_) {
-    if (!out_) {
+    if (!out_)
       throw std::runtime_error("cannot write " + options_.output);
-    }
     settings_.server = options_.server.server();
     settings_.model = options_.model;
     settings_.temperature = options_.temperature;
@@ -120,42 +127,37 @@ class trace_run {
   void run() {
     asio::co_spawn(io_, record(), [this](std::exception_ptr error) { failure_ = std::move(error); });
     io_.run();
-    if (failure_) {
+    if (failure_)
       std::rethrow_exception(failure_);
-    }
     out_.close();
-    if (!out_) {
+    if (!out_)
       throw std::runtime_error("cannot write " + options_.output);
-    }
   }
 
   const std::vector<phase>& phases() const { return phases_; }
 
-  uint64_t missed() const { return recorder_->missed(); }
+  std::uint64_t missed() const { return recorder_->missed(); }
 
   bool is_full() const { return windows_ >= options_.max_windows; }
 
  private:
   asio::awaitable<void> record() {
     start_ = heard_ = clock::now();
-    std::optional<history_page> before;
-    while (!(before = co_await ask(all_windows))) {
+    std::optional<pages::history_page> before;
+    while (!(before = co_await ask(all_windows)))
       co_await pause(seconds(options_.interval));
-    }
     recorder_.emplace(*before);
     for (auto& p : phases_) {
-      if (is_full()) {
+      if (is_full())
         break;
-      }
-      if (p.prompts.empty()) {
+      if (p.prompts.empty())
         co_await watch(p);
-      } else {
+      else
         co_await load(p);
-      }
     }
   }
 
-  /// Nothing is asked here.
+  /// Records without sending requests.
   asio::awaitable<void> watch(phase& p) {
     const auto end = clock::now() + seconds(options_.duration);
     while (clock::now() < end && !is_full()) {
@@ -166,7 +168,7 @@ class trace_run {
 
   asio::awaitable<void> load(phase& p) {
     load_run asked(io_, settings_, p.prompts,
-                   arrival_times(static_cast<uint32_t>(p.prompts.size()), options_.request_rate,
+                   arrival_times(static_cast<std::uint32_t>(p.prompts.size()), options_.request_rate,
                                  options_.burstiness, options_.seed));
     const auto before = recorder_->counted();
     bool is_running = true;
@@ -179,65 +181,59 @@ class trace_run {
     while (is_running) {
       co_await pause(seconds(options_.interval));
       try {
-        if (!failure) {
+        if (!failure)
           co_await look(p);
-        }
       } catch (const std::exception&) {
-        failure = std::current_exception(); // told when the requests, which use what is here, have ended
+        failure = std::current_exception(); // rethrown once the requests, which use this object, have ended
       }
-      if (failure || is_full()) {
+      if (failure || is_full())
         asked.stop();
-      }
     }
-    if (failure) {
+    if (failure)
       std::rethrow_exception(failure);
-    }
-    uint64_t computed = 0;
+    std::uint64_t computed = 0;
     for (const auto& record : asked.records()) {
-      // Of the last token there are no rows: it is only sampled.
-      computed += record.ok ? uint64_t{record.input_tokens} + record.output_tokens - 1 : 0;
+      // The last token has no rows: it is only sampled.
+      computed += record.ok ? std::uint64_t{record.input_tokens} + record.output_tokens - 1 : 0;
       p.failed += record.ok ? 0 : 1;
-      if (!record.ok && p.first_failure.empty()) {
+      if (!record.ok && p.first_failure.empty())
         p.first_failure = record.error;
-      }
     }
     co_await settle(p, before + computed);
   }
 
-  /// Workers tell what they have counted every few seconds: waits until all of `counted` has been, or, where
-  /// that is another number (of other traffic, or of prompts that were computed twice), until nothing comes.
-  asio::awaitable<void> settle(phase& p, uint64_t counted) {
+  /// Waits until the workers, which report every few seconds, have reported all of `counted`. If the number
+  /// differs (other traffic, or prompts computed twice), waits until no report comes.
+  asio::awaitable<void> settle(phase& p, std::uint64_t counted) {
     auto quiet_since = clock::now();
     while (!is_full() && recorder_->counted() != counted
            && clock::now() - quiet_since < seconds(options_.settle)) {
       const auto known = recorder_->counted();
       co_await pause(seconds(std::min(options_.interval, 0.5)));
       co_await look(p);
-      if (recorder_->counted() != known) {
+      if (recorder_->counted() != known)
         quiet_since = clock::now();
-      }
     }
   }
 
-  /// Writes what is new.
+  /// Writes the new windows.
   asio::awaitable<void> look(phase& p) {
     auto page = co_await ask(wanted_);
     if (page && wanted_ < all_windows && recorder_->is_short(*page)) {
       wanted_ = all_windows;
       page = co_await ask(wanted_);
     }
-    if (!page) {
+    if (!page)
       co_return;
-    }
     const auto at = std::chrono::duration<double>(clock::now() - start_).count();
-    const history_page model{page->fingerprint, page->layer_experts, 0, {}};
+    pages::history_page model;
+    model.fingerprint = page->fingerprint;
+    model.layer_experts = page->layer_experts;
     for (const auto& window : recorder_->take(std::move(*page))) {
-      if (is_full()) {
+      if (is_full())
         break;
-      }
-      if (windows_++ == 0) {
+      if (windows_++ == 0)
         out_ << trace_header(options_.name, window_text(options_, !p.prompts.empty()), model, about());
-      }
       ++p.windows;
       p.tokens += window.tokens;
       out_ << trace_line(window, model.layer_experts, p.domain, at);
@@ -256,8 +252,8 @@ class trace_run {
     return result;
   }
 
-  /// @returns nothing where there is no history now: a scheduler may be away for a while
-  asio::awaitable<std::optional<history_page>> ask(uint32_t windows) {
+  /// @returns empty if there is no history now: a scheduler may be away for a while
+  asio::awaitable<std::optional<pages::history_page>> ask(std::uint32_t windows) {
     std::string trouble;
     bool may_pass = true;
     try {
@@ -266,16 +262,15 @@ class trace_run {
                             "", std::chrono::seconds(30));
       if (answer.status == 200) {
         heard_ = clock::now();
-        co_return parse_history_page(answer.body);
+        co_return decoded(answer.body);
       }
       trouble = "status " + std::to_string(answer.status) + ": " + excerpt(answer.body, 500);
       may_pass = answer.status == 503;
     } catch (const http_error& error) {
       trouble = error.what();
     }
-    if (!may_pass || clock::now() - heard_ > patience) {
+    if (!may_pass || clock::now() - heard_ > patience)
       throw http_error("/cluster/history: " + trouble);
-    }
     co_return std::nullopt;
   }
 
@@ -295,12 +290,12 @@ class trace_run {
   std::exception_ptr failure_;
   std::optional<trace_recorder> recorder_;
   clock::time_point start_;
-  clock::time_point heard_; ///< when the history last answered
-  uint32_t wanted_ = few_windows;
-  uint64_t windows_ = 0; ///< written
+  clock::time_point heard_; ///< last answer of the history
+  std::uint32_t wanted_ = few_windows;
+  std::uint64_t windows_ = 0; ///< written
 };
 
-/// @returns whether all was as it should be
+/// @returns whether the recording is complete
 bool print_summary(const trace_run& run, const trace_options& o) {
   bool is_whole = true;
   for (const auto& p : run.phases()) {
@@ -332,40 +327,38 @@ int trace_command(const std::vector<std::string>& arguments) {
       "Records which experts a cluster uses, window by window, while prompts of some domains "
       "are asked; load/trace_figures.py draws it.");
   o.server.declare(parser);
-  parser.text("model", "NAME", "model name to ask for; default: whatever is served", &o.model);
-  parser.list(
-      "prompts", "FILE|DIR",
-      "a domain: JSONL with a \"prompt\" a line, or a folder of such files; may be given more than once; "
-      "without it what others ask is recorded for --duration",
-      &o.prompts, [](const std::string& entry, const std::string&) { return entry; });
-  parser.choice("order", {"sequence", "interleaved"}, "domains one after another, or in turns", &o.order);
-  parser.number("num-prompts", "requests of each domain", &o.num_prompts, 1, 1U << 24);
-  parser.real("duration", "seconds after which no more is asked of a domain; 0: all is", &o.duration, 0, 1e6);
-  parser.text("random-output-len", "LO:HI", "answer tokens", &o.output_len);
+  parser.text("model", "NAME", "name of the model to ask for; default: the served model", &o.model);
+  parser.list("prompts", "FILE|DIR",
+              "a domain: JSONL with one \"prompt\" per line, or a folder of such files; may be repeated; "
+              "without it, record other clients' requests for --duration",
+              &o.prompts, [](const std::string& entry, const std::string&) { return entry; });
+  parser.choice("order", {"sequence", "interleaved"}, "order of the domains: one after another, or in turns",
+                &o.order);
+  parser.number("num-prompts", "number of requests per domain", &o.num_prompts, 1, 1U << 24);
+  parser.real("duration", "stop a domain after X seconds; 0: send all its requests", &o.duration, 0, 1e6);
+  parser.text("random-output-len", "LO:HI", "length of answers in tokens", &o.output_len);
   constexpr double infinity = std::numeric_limits<double>::infinity();
   parser.real("request-rate", "requests per second; inf or 0: as --max-concurrency allows", &o.request_rate,
               0, infinity);
   parser.real("burstiness", "1: Poisson arrivals; lower: burstier; higher: more regular; inf: a fixed gap",
               &o.burstiness, 0.01, infinity);
-  parser.number("max-concurrency", "requests in flight at most", &o.max_concurrency, 1, 1U << 20);
-  parser.real("temperature", "of all requests", &o.temperature, 0, 2);
-  parser.number("seed", "the same seed asks the same", &o.seed, 0, ~0U);
+  parser.number("max-concurrency", "maximum number of requests in flight", &o.max_concurrency, 1, 1U << 20);
+  parser.real("temperature", "sampling temperature of all requests", &o.temperature, 0, 2);
+  parser.number("seed", "seed of prompts and arrival times", &o.seed, 0, ~0U);
   parser.number("timeout", "seconds until a request counts as failed", &o.timeout_seconds, 1, 86400);
-  parser.real("interval", "seconds between two looks at the history", &o.interval, 0.05, 600);
-  parser.real("settle", "seconds without news after which a domain's windows are all there", &o.settle, 0,
+  parser.real("interval", "seconds between readings of the history", &o.interval, 0.05, 600);
+  parser.real("settle", "a domain's windows are complete after X seconds without a new one", &o.settle, 0,
               3600);
-  parser.number("max-windows", "windows to record at most", &o.max_windows, 1, 1U << 24);
-  parser.text("name", "NAME", "what the trace is called", &o.name);
-  parser.text("output", "FILE", "where to write the trace", &o.output);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  parser.number("max-windows", "maximum number of windows to record", &o.max_windows, 1, 1U << 24);
+  parser.text("name", "NAME", "name of the trace", &o.name);
+  parser.text("output", "FILE", "file to write the trace to", &o.output);
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   trace_run run(o, make_phases(o));
   run.run();
   const auto is_whole = print_summary(run, o);
-  if (std::all_of(run.phases().begin(), run.phases().end(), [](const auto& p) { return p.windows == 0; })) {
+  if (std::all_of(run.phases().begin(), run.phases().end(), [](const auto& p) { return p.windows == 0; }))
     throw std::runtime_error("nothing was counted: no tokens passed through experts");
-  }
   return is_whole ? 0 : 1;
 }
 

@@ -31,9 +31,9 @@ import trace_statistics as statistics  # noqa: E402
 
 LAGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-LEAST_WINDOWS = 8  # of which a correlation is told
+LEAST_WINDOWS = 8  # fewest windows for a correlation
 PAPER_WASTE = 25.6  # capacity factor times experts of the paper's language model
-MAX_PANELS = 8  # layers or domains that are drawn side by side
+MAX_PANELS = 8  # layers or domains side by side
 
 
 def title_of(domain):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many sources reach the headers that cost seconds to compile, with a ceiling for each folder.
+"""Counts the sources that reach headers that cost seconds to compile, with a ceiling for each folder.
 
 usage: tests/check_heavy_headers.py [ROOT]
 
@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-# name -> what an included header's path looks like
+# name -> pattern of an included header's path
 KINDS = {
     "asio": re.compile(r"boost/(asio|beast)\b"),
     "json": re.compile(r"nlohmann/json\.hpp$"),
@@ -21,28 +21,29 @@ KINDS = {
     "prometheus": re.compile(r"prometheus/"),
 }
 FOLDERS = ("services/", "load/", "actors/", "kernels/")
-# folder of the source -> kind -> sources that may reach it; what is not named may have none.
+# folder of the source -> kind -> most sources that may reach it; 0 if not listed.
 CEILINGS = {
-    "actors": {"serializer": 1},
+    "actors/protocol": {"serializer": 1},
     "actors/collective": {"serializer": 2},
     "actors/transport/caf": {"serializer": 2},
     "actors/transport/wire": {"serializer": 3},
     "kernels/model": {"json": 3},
     "load": {"asio": 4, "json": 9},
-    "services/asio": {"asio": 2},
+    "services/asio": {"asio": 3},
+    "services/cluster": {"prometheus": 1},
     "services/client": {"asio": 3, "json": 1},
-    "services/gateway": {"asio": 1, "json": 1, "prometheus": 1},
-    "services/gateway/http": {"asio": 18, "json": 6},
-    "services/gateway/http/endpoints": {"asio": 8, "json": 5},
+    "services/gateway": {"asio": 1, "json": 1},
+    "services/gateway/http": {"asio": 19, "json": 5, "prometheus": 1},
+    "services/gateway/http/endpoints": {"asio": 9, "json": 5},
     "services/gateway/openai": {"json": 9},
-    "services/gateway/text": {"json": 6},
+    "services/gateway/text": {"json": 8},
     "services/history": {"json": 1},
     "services/metrics": {"asio": 1, "prometheus": 8},
     "services/options": {"json": 2},
-    "services/process": {"prometheus": 1},
+    "services/pages": {"json": 2},
     "services/timeline": {"json": 2},
     "services/top": {"asio": 2, "json": 2},
-    "services/troupe": {"asio": 2, "json": 7},
+    "services/troupe": {"asio": 2, "json": 5},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.M)
 
@@ -56,7 +57,7 @@ class Tree:
         """kind -> the includes that lead from `path` to a header of the kind."""
         if path in self.reached:
             return self.reached[path]
-        found = self.reached[path] = {}  # a circle ends here
+        found = self.reached[path] = {}  # ends a circle
         for name in INCLUDE.findall((self.root / path).read_text()):
             for kind, pattern in KINDS.items():
                 if pattern.search(name):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants sources that reach heavy headers, and expects check_heavy_headers.py to count them and to name the way."""
+"""Adds sources that reach heavy headers, and expects check_heavy_headers.py to count them and to print the path."""
 import contextlib
 import io
 import pathlib

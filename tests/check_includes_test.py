@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants sources that include what they may not, and what they may, and expects check_includes.py to know which is which."""
+"""Adds sources with forbidden and allowed includes, and expects check_includes.py to tell them apart."""
 import pathlib
 import sys
 import tempfile
@@ -8,28 +8,23 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import check_includes  # noqa: E402
 
-ATTENTION_WORKER = """#include "actors/engine/engine.hpp"
-using attention_worker_actor =
-    caf::typed_actor<caf::reacts_to<int>>;
-"""
-
-
 class planted_includes(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        self.write("actors/ids.hpp", "")
-        self.write("actors/defaults.hpp", "")
-        self.write("actors/planner/plan.hpp", '#include "actors/ids.hpp"\n')
-        self.write("actors/cluster/cluster_messages.hpp", '#include "actors/ids.hpp"\n')
-        self.write("actors/scheduler/member_table.hpp", '#include "actors/cluster/cluster_messages.hpp"\n')
-        self.write("actors/scheduler/admission_messages.hpp", "")
-        self.write("actors/attention/attention_worker.hpp", ATTENTION_WORKER)
+        self.write("actors/protocol/ids.hpp", "")
+        self.write("actors/protocol/defaults.hpp", "")
+        self.write("actors/planner/plan.hpp", '#include "actors/protocol/ids.hpp"\n')
+        self.write("actors/protocol/cluster_messages.hpp", '#include "actors/protocol/ids.hpp"\n')
+        self.write("actors/scheduler/member_table.hpp", '#include "actors/protocol/cluster_messages.hpp"\n')
+        self.write("actors/protocol/admission_messages.hpp", "")
+        self.write("actors/attention/attention_worker.hpp", '#include "actors/engine/engine.hpp"\n')
+        self.write("actors/protocol/attention_worker_actor.hpp", "")
         self.write("actors/attention/batch_policy.hpp", "struct batch_policy {};\n")
-        self.write("actors/attention/generation_messages.hpp", "")
-        self.write("actors/engine/engine.hpp", '#include "actors/attention/generation_messages.hpp"\n')
-        self.write("actors/transport/transport.hpp", "")
+        self.write("actors/protocol/generation_messages.hpp", "")
+        self.write("actors/engine/engine.hpp", '#include "actors/protocol/generation_messages.hpp"\n')
+        self.write("actors/transport/caf/transport.hpp", "")
         self.write("actors/transport/wire/frame.hpp", "")
         self.write("actors/transport/fabric/fabric.hpp", '#include "actors/transport/wire/frame.hpp"\n')
         self.write("kernels/gemm.hpp", "")
@@ -60,11 +55,12 @@ class planted_includes(unittest.TestCase):
         for role in ("gateway", "attention", "expert", "cluster"):
             self.expect(f"actors/{role}/planted.cpp", "actors/scheduler/member_table.hpp", False)
 
-    def test_roles_know_one_anothers_messages_and_interfaces(self):
+    def test_roles_know_the_floor_and_not_one_another(self):
         for role in ("scheduler", "gateway", "expert", "cluster"):
-            self.expect(f"actors/{role}/planted.cpp", "actors/attention/generation_messages.hpp", True)
-            self.expect(f"actors/{role}/planted.cpp", "actors/attention/attention_worker.hpp", True)
-        self.expect("actors/attention/planted.cpp", "actors/scheduler/admission_messages.hpp", True)
+            for header in ("generation_messages.hpp", "attention_worker_actor.hpp"):
+                self.expect(f"actors/{role}/planted.cpp", f"actors/protocol/{header}", True)
+            self.expect(f"actors/{role}/planted.cpp", "actors/attention/attention_worker.hpp", False)
+        self.expect("actors/protocol/planted.cpp", "actors/attention/attention_worker.hpp", False)
 
     def test_a_role_knows_its_own_insides(self):
         self.expect("actors/attention/planted.cpp", "actors/attention/batch_policy.hpp", True)
@@ -75,11 +71,10 @@ class planted_includes(unittest.TestCase):
         for role in ("attention", "expert"):
             self.expect(f"actors/{role}/planted.cpp", "actors/engine/engine.hpp", True)
 
-    def test_the_planner_knows_ids_and_only_the_scheduler_knows_it(self):
-        for target in ("actors/defaults.hpp", "actors/cluster/cluster_messages.hpp", "actors/scheduler/member_table.hpp"):
-            self.expect("actors/planner/planted.cpp", target, False)
-        self.expect("actors/scheduler/planted.cpp", "actors/planner/plan.hpp", True)
-        for role in ("gateway", "attention", "expert", "cluster", "engine"):
+    def test_only_the_rebalancer_knows_the_planner(self):
+        self.expect("actors/planner/planted.cpp", "actors/scheduler/member_table.hpp", False)
+        self.expect("actors/rebalancer/planted.cpp", "actors/planner/plan.hpp", True)
+        for role in ("scheduler", "gateway", "attention", "expert", "cluster", "engine"):
             self.expect(f"actors/{role}/planted.cpp", "actors/planner/plan.hpp", False)
 
     def test_kernels_are_for_engines(self):
@@ -90,17 +85,17 @@ class planted_includes(unittest.TestCase):
     def test_engines_know_no_actors(self):
         self.expect("actors/engine/planted.cpp", "actors/attention/attention_worker.hpp", False)
         self.expect("actors/engine/planted.cpp", "actors/scheduler/member_table.hpp", False)
-        self.expect("actors/engine/planted.cpp", "actors/attention/generation_messages.hpp", True)
+        self.expect("actors/engine/planted.cpp", "actors/protocol/generation_messages.hpp", True)
 
     def test_the_transport_knows_no_models_and_no_actors(self):
         for folder in ("", "wire/", "fabric/", "caf/"):
-            for target in ("kernels/model/config.hpp", "actors/ids.hpp", "actors/attention/generation_messages.hpp",
+            for target in ("kernels/model/config.hpp", "actors/protocol/ids.hpp", "actors/protocol/generation_messages.hpp",
                            "actors/attention/attention_worker.hpp"):
                 self.expect(f"actors/transport/{folder}planted.cpp", target, False)
 
     def test_the_parts_of_the_transport_look_one_way(self):
         self.expect("actors/transport/wire/planted.cpp", "actors/transport/fabric/fabric.hpp", False)
-        self.expect("actors/transport/fabric/planted.cpp", "actors/transport/transport.hpp", False)
+        self.expect("actors/transport/fabric/planted.cpp", "actors/transport/caf/transport.hpp", False)
         self.expect("actors/transport/caf/planted.cpp", "actors/transport/fabric/fabric.hpp", True)
 
     def test_nothing_points_back(self):
@@ -114,6 +109,23 @@ class planted_includes(unittest.TestCase):
             self.write(name, "#include <ucp/api/ucp.h>\n")
             self.assertEqual(len(list(check_includes.violations(self.root))), count)
             (self.root / name).unlink()
+
+    def test_text_and_flags_know_no_process(self):
+        self.write("services/options/option_parser.hpp", "")
+        for source in ("services/gateway/text", "services/client", "services/options", "services/gateway/openai"):
+            self.expect(f"{source}/planted.cpp", "services/gateway/metrics.hpp", False)
+        self.expect("services/client/planted.cpp", "services/options/option_parser.hpp", True)
+        self.expect("load/planted.cpp", "services/options/option_parser.hpp", True)
+        self.expect("load/planted.cpp", "services/gateway/metrics.hpp", False)
+
+    def test_folders_do_not_include_one_another(self):
+        self.write("services/history/a.hpp", '#include "services/scheduler/b.hpp"\n')
+        self.write("services/scheduler/b.hpp", '#include "services/metrics/c.hpp"\n')
+        self.write("services/metrics/c.hpp", "")
+        self.assertEqual(list(check_includes.violations(self.root)), [])
+        self.write("services/metrics/c.hpp", '#include "services/history/a.hpp"\n')
+        self.assertEqual(list(check_includes.violations(self.root)),
+                         ["folders include one another: services/history, services/metrics, services/scheduler"])
 
     def test_a_path_that_is_not_there_is_told(self):
         self.expect("actors/planted.cpp", "actors/nowhere.hpp", False)

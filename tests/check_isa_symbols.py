@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Whether the kernels of each instruction set keep their code to themselves.
+"""Checks that the kernels of each instruction set share no code with other objects.
 
 usage: tests/check_isa_symbols.py NM OBJECT...
 
@@ -14,11 +14,11 @@ import re
 import subprocess
 import sys
 
-# nm's letters for what is defined here and merged with other objects' definitions.
+# nm's letters for symbols that are defined here and merged with other objects' definitions.
 WEAK = "WVu"
-# troupe::kernels::cpu::isa_<set>, as it is mangled, or a template of something in it.
+# Mangled names in troupe::kernels::cpu::isa_<set>, and of templates of anything in it.
 OWN_NAMESPACE = re.compile(r"6troupe7kernels3cpu\d+isa_")
-# Not code: the handle of the exception routine, and what the address sanitizer marks each object with.
+# Not code: the handle of the exception routine, and the address sanitizer's marks in each object.
 NOT_CODE = re.compile(r"DW\.ref\.|__odr_asan|___asan_")
 
 

@@ -3,7 +3,7 @@
 #
 #   tests/run.sh               what CI runs: release build, all tests, the CUDA backend without a GPU, whole processes,
 #                              the chart, each fuzzer for some seconds, the model recipe in miniature
-#   tests/run.sh --full        that, and the sanitizers' builds (clang++ and g++)
+#   tests/run.sh --full        that, the chart with heavy weights, and the sanitizers' builds (clang++ and g++)
 #   tests/run.sh --quick       what a developer's loop needs: format, include rules, dev build, unit tests
 #   tests/run.sh PART...       only these parts (see the list at the end of this file)
 #
@@ -51,7 +51,7 @@ sources() { git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh'; }
 
 part_dependencies() { deploy/install-deps.sh build test; }
 
-part_format() { sources | xargs clang-format --dry-run -Werror; }
+part_format() { sources | xargs /usr/bin/python3 tests/check_format.py; }
 
 part_includes() { /usr/bin/python3 tests/check_includes.py && /usr/bin/python3 tests/check_heavy_headers.py; }
 
@@ -59,7 +59,7 @@ build() { cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.
   shift
   cmake --build "$@"; }
 
-part_release() { build release --preset release --target all -- -k 0 && run_ctest --test-dir build/release -j "$jobs" --output-on-failure -LE 'slow|chart|image' --no-tests=error; }
+part_release() { build release --preset release --target all -- -k 0 && run_ctest --test-dir build/release -j "$jobs" --output-on-failure -LE 'slow|chart|heavy|image' --no-tests=error; }
 
 part_dev() { build dev --preset dev && run_ctest --test-dir build/dev -j "$jobs" --output-on-failure -L unit --no-tests=error; }
 
@@ -69,12 +69,15 @@ part_system() { run_ctest --test-dir build/release --output-on-failure -L slow -
 # The Helm chart: what it renders, and the pods that it renders, started here with the release build.
 part_chart() { run_ctest --test-dir build/release --output-on-failure -L chart --no-tests=error; }
 
+# The chart's pods with weights that take a minute to load: lost machines, upgrades, drains. 20 minutes.
+part_heavy() { run_ctest --test-dir build/release --output-on-failure -V -L heavy --no-tests=error; }
+
 # The Dockerfile's steps in a Debian root, and each role started from it. Not in --full: it fetches 80 MB of packages.
 part_image() { run_ctest --test-dir build/release --output-on-failure -V -L image --no-tests=error; }
 
 # Everything with clang++, warnings as errors, and the address and undefined-behaviour sanitizers in it.
 asan_options=detect_stack_use_after_return=1:check_initialization_order=1:strict_init_order=1:$ASAN_OPTIONS
-part_asan() { build asan --preset asan -- -k 0 && ASAN_OPTIONS=$asan_options run_ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE 'slow|chart|image' --no-tests=error; }
+part_asan() { build asan --preset asan -- -k 0 && ASAN_OPTIONS=$asan_options run_ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE 'slow|chart|heavy|image' --no-tests=error; }
 
 # The programs as their users run them, as part 'asan' has built them. A cluster replaces a worker that a sanitizer has
 # ended, and goes on: that no process of any test wrote a report is what tells.
@@ -161,7 +164,7 @@ part_mutation() { /usr/bin/python3 tests/mutation/run.py --jobs "$jobs"; }
 part_recipe() { deploy/install-deps.sh train && /usr/bin/python3 deploy/demo-model/train.py --smoke; }
 
 default=(dependencies format includes release cuda system chart fuzz recipe)
-full=("${default[@]}" cuda_checked asan asan_system tsan)
+full=("${default[@]}" heavy cuda_checked asan asan_system tsan)
 if [ "${1:-}" = --quick ]; then
   wanted=(format includes dev)
 elif [ "${1:-}" = --full ]; then

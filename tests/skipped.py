@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Prints which tests ctest has skipped, a line each: name, and the reason that the test gave.
+"""Prints the tests that ctest has skipped, a line each: name, and the test's reason.
 
   skipped.py REPORT...      files of ctest --output-junit
 """

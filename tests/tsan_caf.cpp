@@ -1,6 +1,6 @@
-// CAF's library is built without the thread sanitizer, which sees in it neither a message's way from the
-// sender to the receiver nor that one actor runs on one thread at a time. Here are the functions of CAF 0.17
-// in which both meet, with that order said aloud; the dynamic linker finds them before CAF's own, which still
+// CAF's library is built without the thread sanitizer. The sanitizer then sees neither a message's way from
+// sender to receiver, nor that one actor runs on one thread at a time. These are the functions of CAF 0.17 in
+// which both meet, with that order made explicit; the dynamic linker finds them before CAF's own, which still
 // do the work. Only the thread sanitizer's build links this file (cmake/TroupeTargets.cmake).
 #include <cstdio>
 #include <cstdlib>
@@ -55,7 +55,7 @@ void blocking_actor::enqueue(mailbox_element_ptr ptr, execution_unit* eu) {
   own(this, std::move(ptr), eu);
 }
 
-// A message that nobody has looked at ends with its actor, wherever that drops its mailbox.
+// An unprocessed message ends with its actor, wherever its mailbox is dropped.
 void memory_managed::request_deletion(bool decremented) const noexcept {
   static auto* const own =
       original<void(const memory_managed*, bool)>("_ZNK3caf14memory_managed16request_deletionEb");
@@ -70,7 +70,8 @@ intrusive::task_result blocking_actor::mailbox_visitor::operator()(mailbox_eleme
   return own(this, x);
 }
 
-// -- actors: whoever made one or ran it last is before whoever runs it next --------------------------------
+// -- actors: creation or the last run of an actor precedes its next run
+// ----------------------------------------
 
 void scheduled_actor::launch(execution_unit* eu, bool lazy, bool hide) {
   static auto* const own = original<void(scheduled_actor*, execution_unit*, bool, bool)>(
@@ -79,8 +80,8 @@ void scheduled_actor::launch(execution_unit* eu, bool lazy, bool hide) {
   own(this, eu, lazy, hide);
 }
 
-resumable::resume_result scheduled_actor::resume(execution_unit* eu, size_t max_throughput) {
-  static auto* const own = original<resume_result(scheduled_actor*, execution_unit*, size_t)>(
+resumable::resume_result scheduled_actor::resume(execution_unit* eu, std::size_t max_throughput) {
+  static auto* const own = original<resume_result(scheduled_actor*, execution_unit*, std::size_t)>(
       "_ZN3caf15scheduled_actor6resumeEPNS_14execution_unitEm");
   __tsan_acquire(this);
   const auto result = own(this, eu, max_throughput);

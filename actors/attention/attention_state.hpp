@@ -1,4 +1,4 @@
-// What an attention worker does all day: takes sequences in, forms micro-batches, leads each of them through
+// State of the attention worker actor: accepts sequences, forms micro-batches, moves each micro-batch through
 // the layers, and sends sampled tokens to the sessions.
 #pragma once
 
@@ -11,36 +11,32 @@
 #include <vector>
 
 #include <caf/actor_addr.hpp>
-#include <caf/replies_to.hpp>
-#include <caf/typed_actor.hpp>
 
 #include "actors/attention/attention_metrics.hpp"
 #include "actors/attention/attention_worker.hpp"
 #include "actors/attention/batch_policy.hpp"
 #include "actors/attention/expert_dispatcher.hpp"
 #include "actors/attention/micro_batch_policy.hpp"
+#include "actors/attention/sequence_table.hpp"
 #include "actors/engine/engine_watch.hpp"
-#include "actors/history/history_messages.hpp"
+#include "actors/protocol/history_messages.hpp"
 
 namespace troupe {
 
-/// The part of a session that a worker needs.
-using token_receiver_actor = caf::typed_actor<caf::reacts_to<token_update>, caf::reacts_to<sequence_failed>>;
-
 /// Part of the attention worker's state; runs on its thread.
 ///
-/// A micro-batch alternates between the engine and the experts until it has samples; several may be on their
-/// way, and none waits for another. A sequence is in at most one of them.
+/// A micro-batch alternates between the engine and the experts until it has samples. Several may be in
+/// flight, and none waits for another. A sequence is in at most one of them.
 class attention_state {
  public:
   /// @param self  the actor; outlives this
-  attention_state(attention_worker_actor::pointer self, attention_worker_config config);
+  attention_state(local_attention_worker_actor::pointer self, attention_worker_config config);
 
   /// A session wants a sequence generated.
   void submit(const generation_request& request, const caf::strong_actor_ptr& session);
 
-  /// Nobody wants this attempt, or an older one, any more.
-  void cancel(const sequence_id& id, uint32_t attempt);
+  /// The session does not want this attempt, or an older one, any more.
+  void cancel(const sequence_id& id, std::uint32_t attempt);
 
   /// The engine has finished a step.
   void step_done(attention_step_done& done);
@@ -60,25 +56,10 @@ class attention_state {
   attention_status status() const;
 
  private:
-  using key = batch_policy::key;
+  using key = sequence_table::key;
   using time_point = std::chrono::steady_clock::time_point;
 
-  struct sequence {
-    uint32_t attempt = 0;
-    std::shared_ptr<sequence_tokens> tokens;
-    token_receiver_actor session;
-    request_context context;
-    /// For prompt positions 1.., as far as computed; empty once reported, and when not wanted.
-    std::vector<generated_token> prompt_logprobs;
-    bool wants_prompt_logprobs = false;
-    bool started = false;
-    bool cancelled = false; ///< in flight, and forgotten when its micro-batch comes back
-    uint64_t trace = 0;     ///< its request's key in the timeline; 0: it is not traced
-    time_point arrived;
-    time_point heard; ///< when the session was last sent anything
-  };
-
-  /// A micro-batch on its way.
+  /// A micro-batch in flight.
   struct flying_batch {
     micro_batch_ptr batch;
     std::vector<key> sequences; ///< as in the batch
@@ -87,48 +68,44 @@ class attention_state {
     time_point dispatched;
     bool at_experts = false;
     double rows_per_expert = 0; ///< summed over the layers
-    uint32_t layers = 0;
-    uint32_t layer = 0; ///< whose experts it waits for
+    std::uint32_t layers = 0;
+    std::uint32_t layer = 0; ///< the layer whose experts it waits for
   };
 
-  batch_policy::common_prefix prefix_of(const generation_request& request) const;
   void pump();
   void start(const batch_policy::plan& plan);
   void run_step(const micro_batch_ptr& batch, std::optional<std::vector<expert_outputs>> outputs);
   void to_experts(flying_batch& flying, moe_dispatch wanted);
-  void from_experts(uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns);
+  void from_experts(std::uint32_t number, std::vector<expert_outputs> outputs, std::uint64_t expert_ns);
   void finish(flying_batch flying, std::vector<sampled_sequence> samples);
-  void take_sample(key name, sequence& s, sampled_sequence sample);
+  void take_sample(key name, accepted_sequence& s, sampled_sequence sample);
   void tell_progress();
-  void fail_batch(uint32_t number, ec code, const std::string& text);
+  void fail_batch(std::uint32_t number, ec code, const std::string& text);
   void fail(const token_receiver_actor& session, const request_context& context, const sequence_id& id,
-            uint32_t attempt, ec code, const std::string& text);
+            std::uint32_t attempt, ec code, const std::string& text);
   void say(const char* event, const request_context& context, const sequence_id& id, const std::string& text);
   void retire(key name);
   void erase(key name);
-  void drop_if_unwanted(uint32_t number);
-  void trace_wait(const sequence& s, time_point until) const;
-  void trace_end(const sequence& s) const;
+  void drop_if_unwanted(std::uint32_t number);
+  void trace_wait(const accepted_sequence& s, time_point until) const;
+  void trace_end(const accepted_sequence& s) const;
   void trace_expert_wait(const flying_batch& flying) const;
   void trace_iteration(const flying_batch& flying, const std::vector<sampled_sequence>& samples) const;
-  void part(const sequence& s);
+  void part(key name);
 
-  attention_worker_actor::pointer self_;
+  local_attention_worker_actor::pointer self_;
   attention_worker_config config_;
   batch_policy batches_;
   micro_batch_policy micro_batches_;
   engine_watch watch_; ///< steps by micro-batch number
   expert_dispatcher experts_;
-  std::map<key, sequence> sequences_;
-  std::map<sequence_id, key> by_id_;
-  std::map<caf::actor_addr, size_t> sessions_; ///< sequences of each, monitored while there are any
-  std::map<uint32_t, flying_batch> flying_;    ///< by micro-batch number
+  sequence_table sequences_;
+  std::map<std::uint32_t, flying_batch> flying_; ///< by micro-batch number
   activation_counts counts_;
-  time_point next_progress_{}; ///< when sessions that hear nothing may be due
-  key last_key_ = 0;
-  uint32_t last_batch_ = 0;
-  uint64_t preemptions_ = 0;
-  uint64_t iterations_ = 0;
+  time_point next_progress_{}; ///< when to look for sessions that need a progress message
+  std::uint32_t last_batch_ = 0;
+  std::uint64_t preemptions_ = 0;
+  std::uint64_t iterations_ = 0;
 };
 
 } // namespace troupe

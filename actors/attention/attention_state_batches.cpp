@@ -1,4 +1,4 @@
-// attention_state: micro-batches on their way through the layers, and the tokens that come of them.
+// attention_state: micro-batches in flight, and the tokens sampled from them.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -7,35 +7,31 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/attention/attention_state.hpp"
-#include "actors/defaults.hpp"
 #include "actors/engine/actor_runner.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
 namespace {
 
-uint64_t nanoseconds(std::chrono::steady_clock::duration elapsed) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
-}
-
-int32_t num_new(const sequence_tokens& tokens) {
-  return static_cast<int32_t>(tokens.tokens.size()) - static_cast<int32_t>(tokens.num_prompt);
+std::uint64_t nanoseconds(std::chrono::steady_clock::duration elapsed) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
 }
 
 } // namespace
 
-/// Starts as many micro-batches as the policy wants and there are sequences for.
+/// Starts micro-batches until the policy wants no more or no sequence is ready.
 void attention_state::pump() {
   while (flying_.size() < micro_batches_.wanted()) {
-    // Equal shares of all that could be on their way: what comes back unequal, as when sequences arrive one
-    // by one, is evened out by the next plans.
+    // Equal shares of all sequences that could be in flight. If micro-batches became unequal, because
+    // sequences arrive one by one, the next plans even them out.
     const auto wanted = micro_batches_.wanted();
-    const auto share = std::max<size_t>(1, (batches_.ready() + batches_.flying() + wanted - 1) / wanted);
-    const auto plan = batches_.next(static_cast<uint32_t>(share));
+    const auto share = std::max<std::size_t>(1, (batches_.ready() + batches_.flying() + wanted - 1) / wanted);
+    const auto plan = batches_.next(static_cast<std::uint32_t>(share));
     for (const auto& [name, num_computed] : plan.preempted) {
       auto& s = sequences_.at(name);
-      s.prompt_logprobs.clear(); // they come again with the keys
+      s.prompt_logprobs.clear(); // they are computed again with the keys
       ++preemptions_;
       if (config_.metrics)
         config_.metrics->on_preemption(num_computed);
@@ -66,7 +62,7 @@ void attention_state::start(const batch_policy::plan& plan) {
       flying.batch->trace = timeline::mixed(config_.address.id.value + number);
     step_sequence part;
     part.sequence = s.tokens;
-    part.block_table = batches_.blocks(slice.sequence);
+    part.block_tables = batches_.tables(slice.sequence);
     part.first_position = slice.first_position;
     part.num_rows = slice.num_rows;
     part.sample = slice.last;
@@ -75,21 +71,22 @@ void attention_state::start(const batch_policy::plan& plan) {
     flying.batch->sequences.push_back(std::move(part));
     flying.sequences.push_back(slice.sequence);
   }
-  flying.iteration.sequences = static_cast<uint32_t>(plan.slices.size());
-  flying.iteration.in_flight = static_cast<uint32_t>(flying_.size() + 1);
+  flying.iteration.sequences = static_cast<std::uint32_t>(plan.slices.size());
+  flying.iteration.in_flight = static_cast<std::uint32_t>(flying_.size() + 1);
   const auto batch = flying.batch;
   flying_.emplace(number, std::move(flying));
   run_step(batch, std::nullopt);
 }
 
-/// @param outputs  empty: the first step of the micro-batch
+/// @param outputs  empty for the first step of the micro-batch
 void attention_state::run_step(const micro_batch_ptr& batch,
                                std::optional<std::vector<expert_outputs>> outputs) {
-  // Weak: an engine may finish a step long after the actor has gone.
+  // Weak: an engine may finish a step long after the actor has ended.
   auto done = [worker = caf::actor_cast<caf::weak_actor_ptr>(self_)](micro_batch_ptr ran,
                                                                      attention_result result) {
-    post_result<attention_worker_actor>(worker, std::make_shared<attention_step_done>(
-                                                    attention_step_done{std::move(ran), std::move(result)}));
+    post_result<local_attention_worker_actor>(
+        worker,
+        std::make_shared<attention_step_done>(attention_step_done{std::move(ran), std::move(result)}));
   };
   watch_.begin(batch->number, self_->clock().now());
   if (outputs)
@@ -131,8 +128,8 @@ void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
   }
   if (wanted.layer < counts_.rows.size()) {
     auto& counts = counts_.rows[wanted.layer];
-    auto active = uint32_t{0};
-    for (size_t expert = 0; expert < counts.size() && expert + 1 < wanted.offsets.size(); ++expert) {
+    auto active = std::uint32_t{0};
+    for (std::size_t expert = 0; expert < counts.size() && expert + 1 < wanted.offsets.size(); ++expert) {
       const auto rows = wanted.offsets[expert + 1] - wanted.offsets[expert];
       counts[expert] += rows;
       active += rows > 0 ? 1 : 0;
@@ -150,7 +147,8 @@ void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
   experts_.dispatch(number, std::move(wanted), flying.batch->trace);
 }
 
-void attention_state::from_experts(uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns) {
+void attention_state::from_experts(std::uint32_t number, std::vector<expert_outputs> outputs,
+                                   std::uint64_t expert_ns) {
   auto& flying = flying_.at(number);
   flying.at_experts = false;
   flying.iteration.waiting_ns += nanoseconds(self_->clock().now() - flying.dispatched);
@@ -175,15 +173,18 @@ void attention_state::finish(flying_batch flying, std::vector<sampled_sequence> 
       by_sequence[sample.sequence] = std::move(sample);
   if (flying.batch->trace != 0)
     trace_iteration(flying, by_sequence);
-  auto sampled = uint32_t{0};
-  for (size_t i = 0; i < by_sequence.size(); ++i) {
+  auto sampled = std::uint32_t{0};
+  for (std::size_t i = 0; i < by_sequence.size(); ++i) {
     const auto name = flying.sequences[i];
     auto& s = sequences_.at(name);
     if (s.cancelled) {
       erase(name);
       continue;
     }
-    sampled += by_sequence[i].has_token && !by_sequence[i].is_broken ? 1 : 0;
+    if (by_sequence[i].has_token && !by_sequence[i].is_broken) {
+      ++sampled;
+      flying.iteration.tokens += 1 + (s.num_new() == 0 ? s.tokens->tokens.size() : 0);
+    }
     batches_.complete(name, by_sequence[i].has_token);
     take_sample(name, s, std::move(by_sequence[i]));
   }
@@ -193,26 +194,27 @@ void attention_state::finish(flying_batch flying, std::vector<sampled_sequence> 
   }
 }
 
-/// A long prefill, and who waits behind it, have no tokens to send for a long time. Called when the engine
-/// has given a step back, and never otherwise: a worker that does not get on must not say that it does.
+/// Tells sessions that have heard nothing for a while that their sequence is alive: a long prefill, and the
+/// sequences that wait for it, have no tokens to send. Called only when the engine has finished a step, so
+/// that a worker without progress reports none.
 void attention_state::tell_progress() {
   const auto now = self_->clock().now();
   if (now < next_progress_)
     return;
   next_progress_ = now + defaults::progress_interval / 5;
-  for (auto& [name, s] : sequences_) {
+  for (auto& [name, s] : sequences_.all()) {
     if (s.cancelled || now - s.heard < defaults::progress_interval)
       continue;
     s.heard = now;
     token_update update;
     update.id = s.tokens->id;
     update.attempt = s.attempt;
-    update.first_index = static_cast<uint32_t>(num_new(*s.tokens));
+    update.first_index = static_cast<std::uint32_t>(s.num_new());
     self_->send(s.session, std::move(update));
   }
 }
 
-void attention_state::take_sample(key name, sequence& s, sampled_sequence sample) {
+void attention_state::take_sample(key name, accepted_sequence& s, sampled_sequence sample) {
   if (s.wants_prompt_logprobs)
     std::move(sample.prompt_logprobs.begin(), sample.prompt_logprobs.end(),
               std::back_inserter(s.prompt_logprobs));
@@ -228,7 +230,7 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
   token_update update;
   update.id = tokens.id;
   update.attempt = s.attempt;
-  update.first_index = static_cast<uint32_t>(num_new(tokens));
+  update.first_index = static_cast<std::uint32_t>(s.num_new());
   if (s.wants_prompt_logprobs) {
     update.prompt_logprobs = std::exchange(s.prompt_logprobs, {});
     s.wants_prompt_logprobs = false;
@@ -237,12 +239,12 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
   const auto& stops = sampling.stop_token_ids;
   const auto token = sample.token.token;
   const auto stops_here =
-      num_new(tokens) >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end();
+      s.num_new() >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end();
   tokens.tokens.push_back(token);
   update.tokens.push_back(std::move(sample.token));
   if (stops_here)
     update.finish = finish_reason::stop;
-  else if (num_new(tokens) >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
+  else if (s.num_new() >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
     update.finish = finish_reason::length;
   const auto reason = update.finish;
   s.heard = self_->clock().now();
@@ -256,18 +258,18 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
     return;
   if (config_.metrics)
     config_.metrics->on_finish(reason);
-  say("sequence-finished", s.context, tokens.id, std::to_string(num_new(tokens)) + " tokens");
+  say("sequence-finished", s.context, tokens.id, std::to_string(s.num_new()) + " tokens");
   retire(name);
 }
 
-void attention_state::fail_batch(uint32_t number, ec code, const std::string& text) {
+void attention_state::fail_batch(std::uint32_t number, ec code, const std::string& text) {
   const auto flying = std::move(flying_.at(number));
   flying_.erase(number);
   for (const auto name : flying.sequences) {
     auto& s = sequences_.at(name);
     if (!s.cancelled) {
       fail(s.session, s.context, s.tokens->id, s.attempt, code, text);
-      part(s);
+      part(name);
     }
     erase(name);
   }

@@ -1,4 +1,4 @@
-// attention_state: what it writes into the timeline, of sequences and micro-batches that are traced.
+// attention_state: timeline events of traced sequences and micro-batches.
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/attention/attention_state.hpp"
@@ -8,7 +8,7 @@ namespace troupe {
 
 using timeline::event_kind;
 
-void attention_state::trace_wait(const sequence& s, time_point until) const {
+void attention_state::trace_wait(const accepted_sequence& s, time_point until) const {
   timeline::event waited{.kind = event_kind::sequence_wait, .begin_ns = timeline::ns_of(s.arrived)};
   waited.id = s.trace;
   waited.duration_ns = timeline::ns_of(until) - waited.begin_ns;
@@ -16,7 +16,7 @@ void attention_state::trace_wait(const sequence& s, time_point until) const {
   timeline::record(waited);
 }
 
-void attention_state::trace_end(const sequence& s) const {
+void attention_state::trace_end(const accepted_sequence& s) const {
   timeline::event lived{.kind = event_kind::sequence, .begin_ns = timeline::ns_of(s.arrived)};
   lived.id = s.trace;
   lived.duration_ns = timeline::ns_of(self_->clock().now()) - lived.begin_ns;
@@ -33,7 +33,7 @@ void attention_state::trace_expert_wait(const flying_batch& flying) const {
   timeline::record(waited);
 }
 
-/// Of the micro-batch, and of each sequence in it that is traced.
+/// Records the micro-batch, and each traced sequence in it.
 void attention_state::trace_iteration(const flying_batch& flying,
                                       const std::vector<sampled_sequence>& samples) const {
   timeline::event passed{.kind = event_kind::micro_batch, .begin_ns = timeline::ns_of(flying.started)};
@@ -41,7 +41,7 @@ void attention_state::trace_iteration(const flying_batch& flying,
   passed.duration_ns = timeline::ns_of(self_->clock().now()) - passed.begin_ns;
   passed.args = {flying.iteration.rows, flying.iteration.sequences, flying.layers};
   timeline::record(passed);
-  for (size_t i = 0; i < flying.sequences.size(); ++i) {
+  for (std::size_t i = 0; i < flying.sequences.size(); ++i) {
     const auto& s = sequences_.at(flying.sequences[i]);
     if (s.trace == 0)
       continue;

@@ -17,8 +17,8 @@ struct attention_worker_state {
   std::unique_ptr<attention_state> serving;
 };
 
-attention_worker_actor::behavior_type
-attention_worker(attention_worker_actor::stateful_pointer<attention_worker_state> self,
+local_attention_worker_actor::behavior_type
+attention_worker(local_attention_worker_actor::stateful_pointer<attention_worker_state> self,
                  attention_worker_config config) {
   self->state.serving = std::make_unique<attention_state>(self, std::move(config));
   self->set_down_handler([self](const caf::down_msg& message) { self->state.serving->down(message.source); });
@@ -26,7 +26,7 @@ attention_worker(attention_worker_actor::stateful_pointer<attention_worker_state
       [self](const generation_request& request) {
         self->state.serving->submit(request, self->current_sender());
       },
-      [self](cancel_atom, const sequence_id& id, uint32_t attempt) {
+      [self](cancel_atom, const sequence_id& id, std::uint32_t attempt) {
         self->state.serving->cancel(id, attempt);
       },
       [self](const cluster_view& view) { self->state.serving->update(view); },
@@ -41,7 +41,8 @@ attention_worker(attention_worker_actor::stateful_pointer<attention_worker_state
 
 } // namespace
 
-attention_worker_actor spawn_attention_worker(caf::actor_system& system, attention_worker_config config) {
+local_attention_worker_actor spawn_attention_worker(caf::actor_system& system,
+                                                    attention_worker_config config) {
   return system.spawn(attention_worker, std::move(config));
 }
 

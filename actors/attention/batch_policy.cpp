@@ -2,16 +2,22 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace troupe {
 
 batch_policy::batch_policy(limits config)
-    : limits_(config),
-      max_positions_(static_cast<uint32_t>(
-          std::min<uint64_t>(config.max_model_len, uint64_t{config.num_blocks} * config.block_tokens))),
-      pool_(config.num_blocks) {}
+    : limits_(std::move(config)),
+      needs_(limits_.reaches, limits_.block_tokens, limits_.max_num_batched_tokens),
+      max_positions_(needs_.longest(limits_.num_blocks, limits_.max_model_len)),
+      capacity_(needs_.capacity(limits_.num_blocks, limits_.max_num_seqs, limits_.max_model_len)),
+      pool_(limits_.num_blocks) {}
 
-ec batch_policy::add(key name, uint32_t num_tokens, int32_t priority, common_prefix prefix) {
+std::uint64_t batch_policy::tokens_used() const {
+  return limits_.num_blocks == 0 ? 0 : pool_.num_used() * capacity_ / limits_.num_blocks;
+}
+
+ec batch_policy::add(key name, std::uint32_t num_tokens, std::int32_t priority, common_prefix prefix) {
   if (num_tokens == 0 || num_tokens >= max_positions_)
     return ec::context_exceeded;
   if (waiting_.size() >= limits_.max_waiting)
@@ -20,49 +26,47 @@ ec batch_policy::add(key name, uint32_t num_tokens, int32_t priority, common_pre
   added.priority = priority;
   added.num_tokens = num_tokens;
   added.prefix = prefix;
+  added.tables.resize(needs_.num_tables());
   sequences_.emplace(name, std::move(added));
   waiting_.emplace(priority, name);
   return ec::none;
 }
 
-batch_policy::plan batch_policy::next(uint32_t max_sequences) {
+batch_policy::plan batch_policy::next(std::uint32_t max_sequences) {
   plan result;
   auto budget = limits_.max_num_batched_tokens;
   const auto full = [&] { return budget == 0 || result.slices.size() >= max_sequences; };
-  // A preemption takes ranks behind the present one out of the set: iterate by rank, not by iterator.
+  // A preemption erases later ranks from the set: iterate by rank, not by iterator.
   for (auto i = running_.begin(); i != running_.end() && !full();) {
     const auto present = *i;
     auto& s = sequences_.at(present.second);
-    if (s.rows_in_flight == 0 && s.num_tokens - s.num_computed == 1) {
-      const auto missing = blocks_for(s.num_tokens) - static_cast<uint32_t>(s.blocks.size());
-      auto fits = pool_.grow(s.blocks, missing);
-      while (!fits && make_room(present, result)) // who shared all its blocks has freed none
-        fits = pool_.grow(s.blocks, missing);
-      if (fits)
-        take(present.second, s, budget, result);
-    }
+    if (s.rows_in_flight == 0 && s.num_tokens - s.num_computed == 1
+        && take_blocks(present, s, s.num_tokens, result))
+      take(present.second, s, budget, result);
     i = running_.upper_bound(present);
   }
-  for (auto i = running_.begin(); i != running_.end() && !full(); ++i) {
-    auto& s = sequences_.at(i->second);
-    if (s.rows_in_flight == 0 && s.num_tokens - s.num_computed > 1)
-      take(i->second, s, budget, result);
+  for (auto i = running_.begin(); i != running_.end() && !full();) {
+    const auto present = *i;
+    auto& s = sequences_.at(present.second);
+    const auto remaining = s.num_tokens - s.num_computed;
+    if (s.rows_in_flight == 0 && remaining > 1
+        && take_blocks(present, s, s.num_computed + std::min(remaining, budget), result))
+      take(present.second, s, budget, result);
+    i = running_.upper_bound(present);
   }
-  // In order of rank: a long prompt that does not fit yet is not overtaken for ever by short ones.
+  // In order of rank, so that short prompts cannot starve a long one that does not fit yet.
   for (auto i = waiting_.begin(); i != waiting_.end() && !full() && running_.size() < limits_.max_num_seqs;) {
     const auto head = *i;
     auto& s = sequences_.at(head.second);
     const auto found = find_prefix(s);
     if (found.owner != nullptr) {
-      const auto& blocks = found.owner->blocks;
-      s.blocks = pool_.fork({blocks.begin(), blocks.begin() + found.num_tokens / limits_.block_tokens});
-      s.num_computed = found.num_tokens;
+      share(*found.owner, found.num_tokens, s);
     } else if (found.is_under_way) {
       ++i;
       continue;
     }
     if (!take_blocks(s)) {
-      pool_.release(s.blocks);
+      release(s);
       s.num_computed = 0;
       break;
     }
@@ -76,7 +80,7 @@ batch_policy::plan batch_policy::next(uint32_t max_sequences) {
 }
 
 batch_policy::prefix_search batch_policy::find_prefix(const progress& s) const {
-  // Full blocks only, and never the last token: its row is computed to sample the next one.
+  // Full blocks only, and never the last token: its row must be computed to sample the next one.
   prefix_search result;
   result.num_tokens =
       std::min(s.prefix.num_tokens, s.num_tokens - 1) / limits_.block_tokens * limits_.block_tokens;
@@ -86,10 +90,13 @@ batch_policy::prefix_search batch_policy::find_prefix(const progress& s) const {
     const auto& other = sequences_.at(name);
     if (other.prefix.group != s.prefix.group || other.prefix.num_tokens < result.num_tokens)
       continue;
-    if (other.num_computed >= result.num_tokens)
-      result.owner = &other;
-    else
+    bool is_whole = true; // its windows have not passed what the other one sees
+    for (std::size_t t = 0; t < needs_.num_tables(); ++t)
+      is_whole = is_whole && other.tables[t].first <= needs_.first_seen(t, result.num_tokens);
+    if (other.num_computed < result.num_tokens)
       result.is_under_way = true;
+    else if (is_whole)
+      result.owner = &other;
   }
   return result;
 }
@@ -107,41 +114,101 @@ void batch_policy::remove(key name) {
   if (i == sequences_.end())
     return;
   auto& s = i->second;
-  pool_.release(s.blocks);
+  release(s);
   running_.erase({s.priority, name});
   waiting_.erase({s.priority, name});
   sequences_.erase(i);
 }
 
-size_t batch_policy::ready() const {
+std::vector<kv_block_pool::block_table> batch_policy::tables(key name) const {
+  std::vector<kv_block_pool::block_table> result;
+  for (const auto& table : sequences_.at(name).tables)
+    result.push_back(table.blocks);
+  return result;
+}
+
+std::size_t batch_policy::ready() const {
   const auto seats = limits_.max_num_seqs > running_.size() ? limits_.max_num_seqs - running_.size() : 0;
   return running_.size() - flying() + std::min(waiting_.size(), seats);
 }
 
-size_t batch_policy::flying() const {
+std::size_t batch_policy::flying() const {
   // Whatever is in flight is left alone, and so it still runs.
-  return static_cast<size_t>(std::count_if(running_.begin(), running_.end(), [this](const rank& entry) {
+  return static_cast<std::size_t>(std::count_if(running_.begin(), running_.end(), [this](const rank& entry) {
     return sequences_.at(entry.second).rows_in_flight > 0;
   }));
 }
 
-uint32_t batch_policy::blocks_for(uint32_t num_tokens) const {
-  return (num_tokens + limits_.block_tokens - 1) / limits_.block_tokens;
-}
-
 /// Blocks that must be free beside its own for a sequence to start: those that run take the next ones soon.
-uint32_t batch_policy::headroom_of(const progress& s) const {
+std::uint32_t batch_policy::headroom_of(const progress& s) const {
   if (s.num_preempted == 0)
     return 0;
   const auto doublings = std::min(s.num_preempted - 1, 31U);
-  const auto wanted = uint64_t{running_.size()} << doublings;
-  return static_cast<uint32_t>(std::min<uint64_t>(wanted, limits_.num_blocks));
+  const auto wanted = std::uint64_t{running_.size()} * needs_.num_tables() << doublings;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, limits_.num_blocks));
 }
 
-/// Gives a waiting sequence the blocks that its known tokens take, if they are free. @returns whether it did
+/// Lengthens each table to its number of blocks, if so many are free beside `headroom`. @returns whether it
+/// did
+bool batch_policy::grow(progress& s, const std::vector<std::uint32_t>& ends, std::uint32_t headroom) {
+  const auto missing = [&](std::size_t t) {
+    const auto held = static_cast<std::uint32_t>(s.tables[t].blocks.size());
+    return ends[t] - std::min(ends[t], held);
+  };
+  std::uint64_t sum = 0;
+  for (std::size_t t = 0; t < ends.size(); ++t)
+    sum += missing(t);
+  if (sum + headroom > pool_.num_free())
+    return false;
+  for (std::size_t t = 0; t < ends.size(); ++t)
+    pool_.grow(s.tables[t].blocks, missing(t));
+  return true;
+}
+
+/// Gives a waiting sequence the blocks that its known tokens take, if they are free: of a table with a window
+/// as many as every step needs. @returns whether it did
 bool batch_policy::take_blocks(progress& s) {
-  const auto missing = blocks_for(s.num_tokens) - static_cast<uint32_t>(s.blocks.size());
-  return uint64_t{missing} + headroom_of(s) <= pool_.num_free() && pool_.grow(s.blocks, missing);
+  std::vector<std::uint32_t> ends;
+  for (std::size_t t = 0; t < needs_.num_tables(); ++t)
+    ends.push_back(std::min(needs_.blocks_of(s.num_tokens),
+                            needs_.first_kept(t, s.num_computed) + needs_.most_of(t, s.num_tokens)));
+  return grow(s, ends, headroom_of(s));
+}
+
+/// Gives a running sequence the blocks of its tokens up to `num_tokens`, in place of those that its windows
+/// have passed, and preempts lower ranks for them. @returns whether it did
+bool batch_policy::take_blocks(const rank& present, progress& s, std::uint32_t num_tokens, plan& result) {
+  for (std::size_t t = 0; t < needs_.num_tables(); ++t) {
+    auto& table = s.tables[t];
+    if (const auto first = needs_.first_kept(t, s.num_computed); first > table.first) {
+      pool_.release(table.blocks, table.first, first);
+      table.first = first;
+    }
+  }
+  const std::vector<std::uint32_t> ends(needs_.num_tables(), needs_.blocks_of(num_tokens));
+  auto fits = grow(s, ends, 0);
+  while (!fits && make_room(present, result)) // a victim that shared all its blocks has freed none
+    fits = grow(s, ends, 0);
+  return fits;
+}
+
+/// Lets a sequence that starts use the blocks of the first `num_tokens` tokens of another one.
+void batch_policy::share(const progress& owner, std::uint32_t num_tokens, progress& s) {
+  for (std::size_t t = 0; t < needs_.num_tables(); ++t) {
+    const auto& blocks = owner.tables[t].blocks;
+    auto& table = s.tables[t];
+    table.first = needs_.first_seen(t, num_tokens);
+    table.blocks =
+        pool_.fork({blocks.begin(), blocks.begin() + num_tokens / limits_.block_tokens}, table.first);
+  }
+  s.num_computed = num_tokens;
+}
+
+void batch_policy::release(progress& s) {
+  for (auto& table : s.tables) {
+    pool_.release(table.blocks, table.first, static_cast<std::uint32_t>(table.blocks.size()));
+    table = {};
+  }
 }
 
 bool batch_policy::make_room(const rank& wanting, plan& result) {
@@ -155,7 +222,7 @@ bool batch_policy::make_room(const rank& wanting, plan& result) {
 
 void batch_policy::preempt(rank victim, const rank& wanting, plan& result) {
   auto& s = sequences_.at(victim.second);
-  pool_.release(s.blocks);
+  release(s);
   result.preempted.push_back({victim.second, s.num_computed});
   s.num_computed = 0;
   ++s.num_preempted;
@@ -176,7 +243,7 @@ void batch_policy::put_back_behind(const rank& started) {
 }
 
 /// Once more behind one of this priority; when that has been often enough it waits no longer than that.
-void batch_policy::put_back(const rank& waiting, int32_t behind) {
+void batch_policy::put_back(const rank& waiting, std::int32_t behind) {
   auto& s = sequences_.at(waiting.second);
   if (++s.num_put_back < defaults::max_put_back)
     return;
@@ -185,7 +252,7 @@ void batch_policy::put_back(const rank& waiting, int32_t behind) {
   waiting_.emplace(s.priority, waiting.second);
 }
 
-void batch_policy::take(key name, progress& s, uint32_t& budget, plan& result) {
+void batch_policy::take(key name, progress& s, std::uint32_t& budget, plan& result) {
   const auto remaining = s.num_tokens - s.num_computed;
   s.rows_in_flight = std::min(remaining, budget);
   budget -= s.rows_in_flight;

@@ -1,5 +1,5 @@
-// Iteration-level continuous batching: which rows of which sequences run next, and who has to give way when
-// the KV cache is full.
+// Iteration-level continuous batching: which rows of which sequences run next, and which sequence is
+// preempted when the KV cache is full.
 #pragma once
 
 #include <cstdint>
@@ -9,93 +9,104 @@
 #include <vector>
 
 #include "actors/attention/kv_block_pool.hpp"
-#include "actors/defaults.hpp"
-#include "actors/error.hpp"
+#include "actors/attention/kv_needs.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/error.hpp"
 
 namespace troupe {
 
-/// Sequences wait, then run: their known tokens are prefilled in chunks, and from then on each iteration
-/// decodes one. They are ranked by priority (lower first), then arrival. Knows lengths, not tokens; owns the
-/// KV blocks.
+/// A sequence waits, then runs: its known tokens are prefilled in chunks, and from then on each iteration
+/// decodes one token. Sequences are ranked by priority (lower first), then by arrival. The policy knows
+/// lengths, not tokens, and owns the KV blocks.
 ///
-/// A sequence that is in flight (in a plan and not yet completed) is left alone: nothing it holds is taken.
+/// A sequence in flight (in a plan and not completed yet) keeps all its blocks.
 ///
 /// Sequences that begin with the same tokens (the choices of a request) prefill them once: the others wait
-/// for the first one and then share its blocks, as far as those are full. What lies in the block behind is
-/// computed anew, at most a block of rows each, so that no block is ever shared and written to.
+/// for the first one and then share its full blocks. Each computes the tokens behind the last full block
+/// itself, at most one block of rows, so that a shared block is never written to.
 ///
-/// Memory is given out as sequences grow, so it can run out. Then the lowest-ranked sequence that is not in
-/// flight, the one that came last among those of the lowest priority, loses its blocks and waits for as many
-/// as its known tokens take. The highest-ranked one that runs never loses any, so that one always gets to its
-/// end. Who has lost its blocks keeps its rank: it goes before all that came later. It starts again when, on
-/// top of its own blocks, one is free for each sequence that runs, twice as many each further time, or when
-/// none runs: what is computed again lasts. One that has lost its blocks and that more urgent sequences,
-/// later than it, have gone before `defaults::max_put_back` times becomes as urgent as they are.
+/// Layers that see only a window have block tables of their own (kv_needs.hpp): a sequence gives back the
+/// blocks that its windows have passed when its next rows are planned.
+///
+/// Blocks are allocated as sequences grow, so they can run out. Then the lowest-ranked sequence that is not
+/// in flight is preempted: it loses its blocks and waits until there are enough for all its known tokens. The
+/// highest-ranked running sequence is never preempted, so one sequence always finishes. A preempted sequence
+/// keeps its rank. It starts again when, beside its own blocks, one block is free for each running sequence,
+/// or when none runs; each further preemption doubles that reserve, so that a restart lasts. After
+/// `defaults::max_put_back` overtakings by later, more urgent sequences, a preempted sequence gets their
+/// priority.
 class batch_policy {
  public:
   struct limits {
-    uint32_t max_num_seqs = defaults::max_num_seqs;                     ///< that run at once
-    uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens; ///< rows of one micro-batch
-    uint32_t max_waiting = defaults::max_waiting_seqs; ///< that may wait; preempted ones come on top
-    uint32_t max_model_len = 0; ///< positions; `max_positions` lowers it to what the blocks can hold
-    uint32_t block_tokens = 16;
-    uint32_t num_blocks = 0;
+    std::uint32_t max_num_seqs = defaults::max_num_seqs;                     ///< running sequences
+    std::uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens; ///< rows of one micro-batch
+    std::uint32_t max_waiting = defaults::max_waiting_seqs; ///< waiting sequences, without preempted ones
+    std::uint32_t max_model_len = 0;                        ///< positions; see `max_positions`
+    std::uint32_t block_tokens = 16;
+    std::uint32_t num_blocks = 0;
+    std::vector<kv_reach> reaches{{}}; ///< of each block table of a sequence
   };
 
-  /// Names a sequence; rises with each arrival.
-  using key = uint64_t;
+  /// Identifies a sequence; rises with each arrival.
+  using key = std::uint64_t;
 
   /// Rows of one sequence: positions [first_position, first_position + num_rows).
   struct slice {
     key sequence = 0;
-    uint32_t first_position = 0;
-    uint32_t num_rows = 0;
-    bool last = false; ///< ends the known tokens: the next one can be sampled
+    std::uint32_t first_position = 0;
+    std::uint32_t num_rows = 0;
+    bool last = false; ///< includes the last known token, so that the next one can be sampled
     bool operator==(const slice&) const = default;
   };
 
-  /// A sequence that has lost its blocks.
+  /// A sequence that lost its blocks.
   struct preemption {
     key sequence = 0;
-    uint32_t num_computed = 0; ///< tokens whose keys are lost with them
+    std::uint32_t num_computed = 0; ///< tokens whose keys were lost
     bool operator==(const preemption&) const = default;
   };
 
   /// The tokens that a sequence has in common with others of its group.
   struct common_prefix {
-    uint64_t group = 0;
-    uint32_t num_tokens = 0; ///< 0: it shares nothing
+    std::uint64_t group = 0;
+    std::uint32_t num_tokens = 0; ///< 0: the sequence shares nothing
   };
 
   struct plan {
     std::vector<slice> slices;
-    std::vector<preemption> preempted; ///< wait, and will be computed again from position 0
+    std::vector<preemption> preempted; ///< these wait, and are computed again from position 0
   };
 
   explicit batch_policy(limits config);
 
-  /// Positions that one sequence may have: a sequence alone can always run to this length.
-  uint32_t max_positions() const { return max_positions_; }
+  /// Longest sequence: `max_model_len`, or what all blocks can hold. A sequence alone can reach it.
+  std::uint32_t max_positions() const { return max_positions_; }
 
-  /// A sequence of `num_tokens` known tokens wants to run. All of a group begin with the same tokens, as many
-  /// as the shorter of their prefixes has.
+  /// Tokens that all blocks hold.
+  std::uint64_t capacity() const { return capacity_; }
+
+  /// The part of `capacity` that the taken blocks are of all blocks: `capacity` when none is free.
+  std::uint64_t tokens_used() const;
+
+  /// Adds a sequence of `num_tokens` known tokens. Two sequences of a group begin with the same tokens, as
+  /// many as the shorter of their prefixes has.
   /// @returns ec::none, ec::context_exceeded (not even one new token fits) or ec::overloaded
-  ec add(key sequence, uint32_t num_tokens, int32_t priority, common_prefix prefix);
+  ec add(key sequence, std::uint32_t num_tokens, std::int32_t priority, common_prefix prefix);
 
-  ec add(key sequence, uint32_t num_tokens, int32_t priority) {
+  ec add(key sequence, std::uint32_t num_tokens, std::int32_t priority) {
     return add(sequence, num_tokens, priority, {});
   }
 
   /// The next micro-batch, at most `max_sequences` sequences wide: decodes first, then chunks of running
   /// prefills, then waiting sequences while seats and blocks for all their known tokens are free, in order of
-  /// rank. A decode that finds no free block takes those of the lowest-ranked sequence below it. Everything
-  /// in the plan is in flight.
-  plan next(uint32_t max_sequences);
+  /// rank. A decode that finds no free block preempts the lowest-ranked sequence below it. The sequences of
+  /// the plan are in flight from then on.
+  plan next(std::uint32_t max_sequences);
 
-  /// A slice is computed; `appended`: and the sequence has one more known token.
+  /// A slice is computed. @param appended  the sequence has one more known token
   void complete(key sequence, bool appended);
 
-  /// Forgets a sequence and frees its blocks. It must not be in flight, unless the engine has dropped the
+  /// Removes a sequence and frees its blocks. It must not be in flight, unless the engine has dropped the
   /// step.
   void remove(key sequence);
 
@@ -103,53 +114,74 @@ class batch_policy {
 
   bool in_flight(key sequence) const { return sequences_.at(sequence).rows_in_flight > 0; }
 
-  const kv_block_pool::block_table& blocks(key sequence) const { return sequences_.at(sequence).blocks; }
+  /// A block table of a sequence. Blocks before `first_block` are not its own any more.
+  const kv_block_pool::block_table& blocks(key sequence, std::size_t table = 0) const {
+    return sequences_.at(sequence).tables.at(table).blocks;
+  }
+
+  /// All block tables of a sequence.
+  std::vector<kv_block_pool::block_table> tables(key sequence) const;
+
+  std::uint32_t first_block(key sequence, std::size_t table = 0) const {
+    return sequences_.at(sequence).tables.at(table).first;
+  }
 
   const kv_block_pool& pool() const { return pool_; }
 
-  size_t running() const { return running_.size(); }
+  std::size_t running() const { return running_.size(); }
 
-  size_t waiting() const { return waiting_.size(); }
+  std::size_t waiting() const { return waiting_.size(); }
 
-  /// Sequences that the next plans could take: running and not in flight, or waiting for a seat that is free.
-  size_t ready() const;
+  /// Number of sequences that the next plans could take: running and not in flight, or waiting while
+  /// `max_num_seqs` allows more.
+  std::size_t ready() const;
 
-  /// Sequences in flight.
-  size_t flying() const;
+  /// Number of sequences in flight.
+  std::size_t flying() const;
 
  private:
+  struct held_blocks {
+    kv_block_pool::block_table blocks; ///< of positions 0..
+    std::uint32_t first = 0;           ///< those before it have been given back
+  };
+
   struct progress {
-    int32_t priority = 0;
-    uint32_t num_tokens = 0;
-    uint32_t num_computed = 0;
-    uint32_t rows_in_flight = 0;
-    uint32_t num_preempted = 0;
-    uint32_t num_put_back = 0; ///< by more urgent ones
+    std::int32_t priority = 0;
+    std::uint32_t num_tokens = 0;
+    std::uint32_t num_computed = 0;
+    std::uint32_t rows_in_flight = 0;
+    std::uint32_t num_preempted = 0;
+    std::uint32_t num_put_back = 0; ///< times that a more urgent sequence overtook it
     common_prefix prefix;
-    kv_block_pool::block_table blocks;
+    std::vector<held_blocks> tables;
   };
 
-  /// What a sequence that wants to start finds of its prefix among those that run.
+  /// Where a sequence that is to start finds its prefix among the running ones.
   struct prefix_search {
-    uint32_t num_tokens = 0;         ///< that it can share
-    const progress* owner = nullptr; ///< has computed them
-    bool is_under_way = false;       ///< somebody will have computed them
+    std::uint32_t num_tokens = 0;    ///< tokens that it can share
+    const progress* owner = nullptr; ///< the sequence that has computed them
+    bool is_under_way = false;       ///< a running sequence is computing them
   };
 
-  using rank = std::pair<int32_t, key>;
+  using rank = std::pair<std::int32_t, key>;
 
-  uint32_t blocks_for(uint32_t num_tokens) const;
-  uint32_t headroom_of(const progress& s) const;
+  std::uint32_t headroom_of(const progress& s) const;
+  bool grow(progress& s, const std::vector<std::uint32_t>& ends, std::uint32_t headroom);
   bool take_blocks(progress& s);
+  bool take_blocks(const rank& present, progress& s, std::uint32_t num_tokens, plan& result);
+  void share(const progress& owner, std::uint32_t num_tokens, progress& s);
+  void release(progress& s);
   void put_back_behind(const rank& started);
-  void put_back(const rank& waiting, int32_t behind);
+  void put_back(const rank& waiting, std::int32_t behind);
   prefix_search find_prefix(const progress& s) const;
   bool make_room(const rank& wanting, plan& result);
   void preempt(rank victim, const rank& wanting, plan& result);
-  void take(key name, progress& s, uint32_t& budget, plan& result);
+  void take(key name, progress& s, std::uint32_t& budget, plan& result);
 
   limits limits_;
-  uint32_t max_positions_;
+  kv_needs needs_;
+  std::uint32_t max_positions_;
+  std::uint64_t capacity_; ///< tokens
   kv_block_pool pool_;
   std::map<key, progress> sequences_;
   std::set<rank> running_;

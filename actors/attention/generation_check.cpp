@@ -5,22 +5,22 @@
 namespace troupe {
 
 std::string flaw_of(const generation_request& request, const model_shape& shape) {
-  const auto vocab = static_cast<int64_t>(shape.vocab_size);
-  const auto outside = [&](int32_t token) { return token < 0 || token >= vocab; };
-  const auto names = [&](const char* where, size_t index, int32_t token) {
+  const auto vocab = static_cast<std::int64_t>(shape.vocab_size);
+  const auto outside = [&](std::int32_t token) { return token < 0 || token >= vocab; };
+  const auto names = [&](const char* where, std::size_t index, std::int32_t token) {
     return std::string{where} + " " + std::to_string(index) + " is " + std::to_string(token)
            + ", and the vocabulary has " + std::to_string(vocab) + " tokens";
   };
   if (request.prompt.empty())
     return "the prompt is empty";
-  for (size_t i = 0; i < request.prompt.size(); ++i)
+  for (std::size_t i = 0; i < request.prompt.size(); ++i)
     if (outside(request.prompt[i]))
       return names("prompt token", i, request.prompt[i]);
-  for (size_t i = 0; i < request.emitted.size(); ++i)
+  for (std::size_t i = 0; i < request.emitted.size(); ++i)
     if (outside(request.emitted[i]))
       return names("emitted token", i, request.emitted[i]);
   const auto& sampling = request.sampling;
-  for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
+  for (std::size_t i = 0; i < sampling.logit_bias.size(); ++i) {
     if (outside(sampling.logit_bias[i].token))
       return names("logit_bias token", i, sampling.logit_bias[i].token);
     if (!std::isfinite(sampling.logit_bias[i].bias))
@@ -29,7 +29,7 @@ std::string flaw_of(const generation_request& request, const model_shape& shape)
   if (sampling.allowed_token_ids.size() > max_allowed_tokens)
     return std::to_string(sampling.allowed_token_ids.size()) + " allowed_token_ids are more than the "
            + std::to_string(max_allowed_tokens) + " that may be";
-  for (size_t i = 0; i < sampling.allowed_token_ids.size(); ++i)
+  for (std::size_t i = 0; i < sampling.allowed_token_ids.size(); ++i)
     if (outside(sampling.allowed_token_ids[i]))
       return names("allowed_token_ids entry", i, sampling.allowed_token_ids[i]);
   if (sampling.bad_words.size() > max_bad_word_sequences)
@@ -39,7 +39,7 @@ std::string flaw_of(const generation_request& request, const model_shape& shape)
     if (word.empty() || word.size() > max_bad_word_tokens)
       return "an entry of bad_words has " + std::to_string(word.size()) + " tokens, and 1 to "
              + std::to_string(max_bad_word_tokens) + " may be";
-    for (size_t i = 0; i < word.size(); ++i)
+    for (std::size_t i = 0; i < word.size(); ++i)
       if (outside(word[i]))
         return names("bad_words token", i, word[i]);
   }

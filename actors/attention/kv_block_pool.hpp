@@ -1,4 +1,4 @@
-// Who owns which KV block: accounting only, the bytes live in the engine.
+// Accounting of KV blocks: which sequences hold which block. The bytes are in the engine.
 #pragma once
 
 #include <cstdint>
@@ -9,63 +9,67 @@ namespace troupe {
 
 /// A fixed number of KV blocks, reference counted and copied on write.
 ///
-/// A block table lists the blocks of a sequence in the order of positions. Tables that fork share blocks; who
-/// wants to write to a shared block gets one of its own first. Misuse (releasing a block that nobody holds)
-/// is a programming error and ends the process.
+/// A block table lists the blocks of a sequence in the order of positions. A forked table shares its blocks;
+/// a shared block is copied before it is written to. Releasing a block that no table holds is a programming
+/// error and ends the process.
 class kv_block_pool {
  public:
-  using block_table = std::vector<uint32_t>;
+  using block_table = std::vector<std::uint32_t>;
 
-  /// What `make_writable` asks the engine to do before the block is written to.
+  /// A copy that `make_writable` asks the engine to make before the block is written to.
   struct block_copy {
-    uint32_t from = 0;
-    uint32_t to = 0;
+    std::uint32_t from = 0;
+    std::uint32_t to = 0;
     bool operator==(const block_copy&) const = default;
   };
 
-  explicit kv_block_pool(uint32_t num_blocks);
+  explicit kv_block_pool(std::uint32_t num_blocks);
 
-  uint32_t num_blocks() const { return static_cast<uint32_t>(blocks_.size()); }
+  std::uint32_t num_blocks() const { return static_cast<std::uint32_t>(blocks_.size()); }
 
-  uint32_t num_free() const { return static_cast<uint32_t>(free_.size()); }
+  std::uint32_t num_free() const { return static_cast<std::uint32_t>(free_.size()); }
 
-  uint32_t num_used() const { return num_blocks() - num_free(); }
+  std::uint32_t num_used() const { return num_blocks() - num_free(); }
 
-  /// How many tables hold the block; 0: it is free.
-  uint32_t references(uint32_t block) const { return blocks_.at(block).references; }
+  /// Number of tables that hold the block; 0: it is free.
+  std::uint32_t references(std::uint32_t block) const { return blocks_.at(block).references; }
 
-  /// Appends `count` fresh blocks to `table`; all or, when there are not enough, none. @returns whether it
-  /// did
-  bool grow(block_table& table, uint32_t count);
+  /// Appends `count` free blocks to `table`, or none if there are not enough. @returns whether it did
+  bool grow(block_table& table, std::uint32_t count);
 
-  /// Gives all blocks of `table` back and empties it.
+  /// Releases all blocks of `table` and empties it.
   void release(block_table& table);
 
-  /// Another table of the same blocks.
-  block_table fork(const block_table& table);
+  /// Releases blocks [first, end) of `table`; their places in it stay, without a meaning.
+  void release(const block_table& table, std::uint32_t first, std::uint32_t end);
+
+  /// @param first  the blocks before it have been released
+  /// @returns another table of the same blocks
+  block_table fork(const block_table& table, std::uint32_t first = 0);
 
   /// Makes block `index` of `table` safe to write to: a shared one is replaced by a fresh one.
-  /// @param copy  set to what has to be copied, empty when the block was not shared
-  /// @returns false when no block is free: nothing has changed
-  bool make_writable(block_table& table, uint32_t index, std::optional<block_copy>& copy);
+  /// @param copy  set to the copy that the engine must make; empty if the block was not shared
+  /// @returns false if no block is free; then nothing has changed
+  bool make_writable(block_table& table, std::uint32_t index, std::optional<block_copy>& copy);
 
-  /// Names the content of a full block, so that a later prompt with the same beginning can find it. 0:
-  /// unnamed. A block that is handed out afresh, or written to, is unnamed.
-  void name_content(uint32_t block, uint64_t content_hash);
+  /// Sets the hash of a full block's content, so that a later prompt with the same beginning can find it; 0:
+  /// none. A block that is allocated anew or written to has none.
+  void name_content(std::uint32_t block, std::uint64_t content_hash);
 
-  uint64_t content_hash(uint32_t block) const { return blocks_.at(block).content_hash; }
+  std::uint64_t content_hash(std::uint32_t block) const { return blocks_.at(block).content_hash; }
 
  private:
   struct block_state {
-    uint32_t references = 0;
-    uint64_t content_hash = 0;
+    std::uint32_t references = 0;
+    std::uint64_t content_hash = 0;
   };
 
-  uint32_t take();
-  void give_back(uint32_t block);
+  std::uint32_t take();
+  void give_back(std::uint32_t block);
 
   std::vector<block_state> blocks_;
-  std::vector<uint32_t> free_; ///< last in, first out: the block used last is the one still in a cache
+  std::vector<std::uint32_t>
+      free_; ///< last in, first out: the block used last is most likely in a processor cache
 };
 
 } // namespace troupe

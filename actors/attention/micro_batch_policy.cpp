@@ -11,7 +11,7 @@ void micro_batch_policy::observe(const measurement& seen) {
   const auto attention = seen.attention_ns * m;
   const auto expert = seen.expert_ns * m * (b + rows) / (m * b + rows);
   const auto network = std::max(0.0, seen.waiting_ns - seen.expert_ns);
-  // An eighth: follows a change of load within some ten iterations.
+  // An eighth: follows a change of load within about ten iterations.
   const auto follow = [&](double& mean, double value) {
     mean = measured_ ? mean + (value - mean) / 8 : value;
   };
@@ -27,7 +27,7 @@ void micro_batch_policy::observe(const measurement& seen) {
   wanted_ = best;
 }
 
-double micro_batch_policy::expected_ns(uint32_t m) const {
+double micro_batch_policy::expected_ns(std::uint32_t m) const {
   const auto n = static_cast<double>(m);
   const auto b = config_.balance_rows;
   const auto expert = b + rows_ > 0 ? expert_ns_ * (n * b + rows_) / (b + rows_) : expert_ns_;

@@ -1,5 +1,5 @@
-// The DIRECTORY: turns "service S at endpoint E" into an actor handle. Between processes the transport
-// implements it; inside one process it is a table. No code above it knows which.
+// The DIRECTORY: turns "service S at endpoint E" into an actor handle. The transport implements it between
+// processes; inside one process it is a table. Its users do not see the difference.
 #pragma once
 
 #include <map>
@@ -10,19 +10,14 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/protocol/directory_actor.hpp"
+
 namespace troupe {
 
-/// The DIRECTORY interface.
-using directory_actor = caf::typed_actor<
-    // Connects to the endpoint where needed and answers with the actor published there under the name;
-    // an empty endpoint is this process. Fails with ec::peer_down within defaults::connect_timeout.
-    caf::replies_to<caf::resolve_atom, std::string /* endpoint */,
-                    std::string /* service */>::with<caf::strong_actor_ptr>>;
-
-/// A directory of this process alone: every endpoint means here.
-/// @param services  name → actor; later ones are added with `publish_atom`
+/// A directory of this process alone, which ignores endpoints.
+/// @param services  name → actor; `publish_atom` adds more
 using local_directory_actor = directory_actor::extend<
-    // Publishes an actor under a name; the newest wins. An empty handle withdraws the name.
+    // Publishes an actor under a name, replacing an earlier one. An empty handle withdraws the name.
     caf::reacts_to<caf::publish_atom, std::string, caf::strong_actor_ptr>>;
 
 struct local_directory_state {

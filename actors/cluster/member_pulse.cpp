@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
@@ -12,10 +12,25 @@ void member_pulse::joined() {
   heard_.reset();
 }
 
+void member_pulse::ready() {
+  const std::lock_guard lock{mutex_};
+  is_ready_ = true;
+}
+
+void member_pulse::fenced() {
+  const std::lock_guard lock{mutex_};
+  is_ready_ = false;
+}
+
 void member_pulse::apart(std::string why) {
   const std::lock_guard lock{mutex_};
   apart_ = std::move(why);
   heard_.reset();
+}
+
+void member_pulse::leaves() {
+  const std::lock_guard lock{mutex_};
+  leaves_ = true;
 }
 
 void member_pulse::heard(clock::time_point now, const engine_progress& engine) {
@@ -26,12 +41,16 @@ void member_pulse::heard(clock::time_point now, const engine_progress& engine) {
 
 std::string member_pulse::why_not_ready() const {
   const std::lock_guard lock{mutex_};
-  return apart_;
+  if (leaves_)
+    return "leaves the cluster";
+  if (is_ready_)
+    return {};
+  return apart_.empty() ? "has yet to load the experts that it is to hold" : apart_;
 }
 
 std::string member_pulse::flaw(clock::time_point now) const {
   const std::lock_guard lock{mutex_};
-  if (!apart_.empty() || !heard_)
+  if (leaves_ || !apart_.empty() || !heard_)
     return {};
   if (engine_.is_stalled())
     return "the engine has worked on one step for " + std::to_string(engine_.oldest_step_ms)

@@ -1,4 +1,4 @@
-// How a worker's membership stands, as its process' probes see it.
+// The state of a worker's membership, for the probes of its process.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/cluster/cluster_messages.hpp"
+#include "actors/protocol/cluster_messages.hpp"
 
 namespace troupe {
 
@@ -15,26 +15,40 @@ class member_pulse {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// The scheduler has taken the worker in.
+  /// The scheduler has accepted the worker.
   void joined();
 
-  /// The worker is not in the cluster, or no longer. @param why  for operators: "looks for a scheduler"
+  /// The worker holds what its joining assigned to it. It stays ready until it leaves or is fenced, even
+  /// without a scheduler.
+  void ready();
+
+  /// The scheduler has declared the worker dead: it is not ready until it has joined again and is ready
+  /// again.
+  void fenced();
+
+  /// The worker is not, or no longer, in the cluster.
+  /// @param why  for operators: "looks for a scheduler"
   void apart(std::string why);
 
-  /// The worker actor has said its load.
+  /// The worker is about to leave, and accepts no new work.
+  void leaves();
+
+  /// The worker actor has reported its load.
   void heard(clock::time_point now, const engine_progress& engine);
 
-  /// Why /ready is to be refused; empty: the worker has joined.
+  /// Why /ready must fail; empty: the worker is ready.
   std::string why_not_ready() const;
 
-  /// Why the process is to be replaced; empty: nothing is known against it. A worker that is not in the
-  /// cluster is asked nothing, and so has nothing against it.
+  /// Why the process must be replaced; empty: no known reason. A worker outside the cluster is not asked for
+  /// its load, so its silence is no reason.
   std::string flaw(clock::time_point now) const;
 
  private:
   mutable std::mutex mutex_;
   std::string apart_ = "looks for a scheduler"; ///< empty: it has joined
-  std::optional<clock::time_point> heard_;      ///< since it joined
+  bool is_ready_ = false;
+  bool leaves_ = false;
+  std::optional<clock::time_point> heard_; ///< last report since it joined
   engine_progress engine_;
 };
 

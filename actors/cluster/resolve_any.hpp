@@ -1,4 +1,5 @@
-// Finds a service that is published at one of several endpoints: by the active scheduler, not by its standby.
+// Finds a service that is published at one of several endpoints, as only the active one of several schedulers
+// does.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +10,21 @@
 #include <caf/error.hpp>
 
 #include "actors/cluster/directory.hpp"
-#include "actors/defaults.hpp"
-#include "actors/error.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/error.hpp"
 
 namespace troupe {
 
-/// Asks one endpoint after another, each once, and calls one of the two functions.
+/// Asks the endpoints one after another, each once, and calls one of the two functions.
 ///
 /// @param endpoints  empty: this process
-/// @param first  the one to begin with, modulo their number
-/// @param found  called with the handle, which is not null, and its endpoint's place in the list
-/// @param failed  called with the last one's error
+/// @param first  index of the first to ask, modulo their number
+/// @param found  called with the handle, which is not null, and the index of its endpoint
+/// @param failed  called with the error of the last endpoint
 template <class Self, class Found, class Failed>
 void resolve_any(Self self, const directory_actor& directory, std::vector<std::string> endpoints,
-                 const std::string& service, size_t first, Found found, Failed failed, size_t num_asked = 0) {
+                 const std::string& service, std::size_t first, Found found, Failed failed,
+                 std::size_t num_asked = 0) {
   if (endpoints.empty())
     endpoints.emplace_back();
   const auto at = (first + num_asked) % endpoints.size();

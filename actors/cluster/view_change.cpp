@@ -23,7 +23,7 @@ bool is_strictly_ascending(const List& list, Less less) {
          == list.end();
 }
 
-bool layers_fit(size_t num_held, const view_change& change) {
+bool layers_fit(std::size_t num_held, const view_change& change) {
   const auto& layers = change.layers;
   if (!is_strictly_ascending(layers, [](const changed_layer& left, const changed_layer& right) {
         return left.index < right.index;
@@ -33,10 +33,10 @@ bool layers_fit(size_t num_held, const view_change& change) {
         return changed.layer == nullptr || changed.index >= change.num_layers;
       }))
     return false;
-  // Those that the view does not have yet must all be there; so it grows by no more than has been sent.
-  const auto num_new = static_cast<size_t>(std::count_if(
+  // All new layers must be present, so the view grows by no more than was sent.
+  const auto num_new = static_cast<std::size_t>(std::count_if(
       layers.begin(), layers.end(), [num_held](const auto& changed) { return changed.index >= num_held; }));
-  return num_new == change.num_layers - std::min<size_t>(num_held, change.num_layers);
+  return num_new == change.num_layers - std::min<std::size_t>(num_held, change.num_layers);
 }
 
 bool workers_fit(const std::vector<worker_address>& held, const view_change& change) {
@@ -101,7 +101,7 @@ view_misfit apply(cluster_view& view, const view_change& change) {
   return view_misfit::none;
 }
 
-held_view::outcome held_view::take(const view_change& change, uint64_t min_term) {
+held_view::outcome held_view::take(const view_change& change, std::uint64_t min_term) {
   const moment told{change.term, change.epoch};
   if (change.epoch == 0 || change.term < min_term || told <= held())
     return outcome::old;

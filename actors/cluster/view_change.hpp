@@ -1,51 +1,51 @@
-// From one published view of the cluster to the next. Pure.
+// Applies changes to a published view of the cluster. Pure.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 
-#include "actors/cluster/cluster_messages.hpp"
-#include "actors/cluster/view_messages.hpp"
+#include "actors/protocol/cluster_messages.hpp"
+#include "actors/protocol/view_messages.hpp"
 
 namespace troupe {
 
-/// Why a change cannot be applied to a view.
-enum class view_misfit : uint8_t {
+/// Why a change does not fit a view.
+enum class view_misfit : std::uint8_t {
   none,
-  term,   ///< it goes on from a view of another term
-  epoch,  ///< it goes on from another view than this one, or leads nowhere
-  layers, ///< they are out of range or out of order, or some would be missing
-  workers ///< they are out of order, or one leaves that is not here
+  term,   ///< it starts from a view of another term
+  epoch,  ///< it starts from another view, or leads to none
+  layers, ///< out of range, out of order, or missing
+  workers ///< out of order, or an unknown worker leaves
 };
 
-/// Applies `change`, or leaves the view as it is and says why. Costs in proportion to the change, but for the
-/// list of workers, through which it goes once when any come or go.
+/// Applies `change`, or returns why not and keeps the view. The cost is proportional to the change; if
+/// workers come or go, it includes one pass over the list of workers.
 [[nodiscard]] view_misfit apply(cluster_view& view, const view_change& change);
 
-/// The newest view that is known, as changes of it arrive.
+/// The newest known view, built from arriving changes.
 class held_view {
  public:
-  enum class outcome : uint8_t {
-    taken,  ///< it is in the view now
-    old,    ///< it tells nothing new
-    misfit, ///< one before it is missing: ask for the whole view
+  enum class outcome : std::uint8_t {
+    taken,  ///< applied
+    old,    ///< not newer than the view
+    misfit, ///< a change before it is missing: request the whole view
   };
 
-  /// Changes of terms before `min_term` are old.
-  outcome take(const view_change& change, uint64_t min_term);
+  /// Applies a change; changes of terms before `min_term` are old.
+  outcome take(const view_change& change, std::uint64_t min_term);
 
   const cluster_view& view() const { return view_; }
 
-  /// Has it been told of a newer view than the one it has?
+  /// Whether a newer view than this one was announced.
   bool is_behind() const { return held() < newest_heard_; }
 
  private:
-  using moment = std::pair<uint64_t, uint64_t>; // (term, epoch)
+  using moment = std::pair<std::uint64_t, std::uint64_t>; // (term, epoch)
 
   moment held() const { return {view_.experts.term, view_.experts.epoch}; }
 
   cluster_view view_;
-  moment newest_heard_; // of changes that did not fit
+  moment newest_heard_; // of the changes that did not fit
 };
 
 } // namespace troupe

@@ -13,9 +13,9 @@ namespace troupe {
 
 /// One rank's part of an exchange, in which every rank sends one to every other.
 struct collective_part {
-  uint32_t rank = 0;     ///< the sender's
-  uint64_t exchange = 0; ///< counts from 0 in every group
-  std::string operation; ///< with its sizes: the same at all ranks
+  std::uint32_t rank = 0;     ///< the sender's
+  std::uint64_t exchange = 0; ///< counts from 0 in every group
+  std::string operation;      ///< with its sizes: the same at all ranks
   payload bytes;
   bool operator==(const collective_part&) const = default;
 };

@@ -16,13 +16,13 @@
 namespace troupe {
 
 /// Filled by actors, emptied by one thread that waits. A rank sends the next part only when it has
-/// everybody's of the exchange before, so at most two of each rank are here.
+/// all ranks' parts of the exchange before, so at most two of each rank are here.
 /// @threads any
 class part_box {
  public:
   part_box(std::size_t rank, std::size_t num_ranks);
 
-  /// @errors none: a part that nobody can wait for breaks the group
+  /// @errors none: a part that no call can wait for breaks the group
   void put(collective_part&& part);
 
   /// Rank `rank` sends no more.

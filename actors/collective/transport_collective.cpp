@@ -19,7 +19,7 @@
 
 #include "actors/collective/collective_messages.hpp"
 #include "actors/collective/part_box.hpp"
-#include "actors/error.hpp"
+#include "actors/protocol/error.hpp"
 #include "kernels/bfloat16.hpp"
 
 namespace troupe {
@@ -34,11 +34,11 @@ using collective_member = caf::typed_actor<
     caf::reacts_to<collective_part>,
     // A rank is gone, and why (local only). By the same mailbox as parts: what a rank sent before it went is
     // used.
-    caf::reacts_to<caf::close_atom, uint32_t, std::string>>;
+    caf::reacts_to<caf::close_atom, std::uint32_t, std::string>>;
 
 collective_member::behavior_type member(const std::shared_ptr<part_box>& box) {
   return {[box](collective_part& part) { box->put(std::move(part)); },
-          [box](caf::close_atom, uint32_t rank, const std::string& why) { box->lose(rank, why); }};
+          [box](caf::close_atom, std::uint32_t rank, const std::string& why) { box->lose(rank, why); }};
 }
 
 /// Tells the mailbox which ranks end.
@@ -51,7 +51,8 @@ caf::behavior watch(caf::event_based_actor* self, const collective_member& mailb
   self->set_down_handler([mailbox, peers](const caf::down_msg& down) {
     for (std::size_t r = 0; r < peers.size(); ++r)
       if (peers[r] && peers[r]->address() == down.source)
-        caf::anon_send(mailbox, caf::close_atom_v, static_cast<uint32_t>(r), caf::to_string(down.reason));
+        caf::anon_send(mailbox, caf::close_atom_v, static_cast<std::uint32_t>(r),
+                       caf::to_string(down.reason));
   });
   return {[](caf::ok_atom) {}};
 }
@@ -172,7 +173,7 @@ class transport_collective final : public kernels::collective {
             .receive([&](caf::strong_actor_ptr& found) { peers_[r] = std::move(found); },
                      [&](const caf::error& error) { why = text_of(error); });
         if (!peers_[r])
-          std::this_thread::sleep_for(ask_again); // it may not run yet, of which nobody would tell
+          std::this_thread::sleep_for(ask_again); // it may not run yet, and there is no signal when it does
       }
     }
   }
@@ -215,14 +216,14 @@ class transport_collective final : public kernels::collective {
           own = std::move(part);
         else
           caf::anon_send(caf::actor_cast<caf::actor>(peers_[to]),
-                         collective_part{static_cast<uint32_t>(rank()), number, name, std::move(part)});
+                         collective_part{static_cast<std::uint32_t>(rank()), number, name, std::move(part)});
       }
       auto parts = box_->take(name, deadline);
       parts[rank()] = std::move(own);
       return parts;
     } catch (...) {
       box_->break_up("an exchange broke off"); // unless there is a reason already
-      leave();                                 // others, who wait for this rank, hear of it
+      leave();                                 // tells the ranks that wait for this one
       throw;
     }
   }

@@ -9,7 +9,7 @@
 
 #include <caf/fwd.hpp>
 
-#include "actors/transport/transport.hpp"
+#include "actors/transport/caf/transport.hpp"
 #include "kernels/collective.hpp"
 
 namespace troupe {
@@ -35,9 +35,10 @@ struct collective_config {
 ///
 /// An operation is one exchange, in which every rank sends a part to every other, or two: a sum is computed
 /// slice by slice, each slice by one rank, which then sends it to all others. Values are added in order of
-/// ranks, in FP32, and rounded once, so the bits do not depend on who was first. A rank that leaves, dies or
-/// is silent for `exchange_timeout` breaks the group, everywhere and for good. A rank may leave once its last
-/// operation is done; its transport stays until the others' are done, too, or takes with it what it has sent.
+/// ranks, in FP32, and rounded once, so the bits do not depend on which was first. A rank that leaves, dies
+/// or is silent for `exchange_timeout` breaks the group, everywhere and for good. A rank may leave once its
+/// last operation is done; its transport stays until the others' are done, too, or takes with it what it has
+/// sent.
 /// @param system  as `net` needs it, with `configure_collectives`; borrowed, as is `net`:
 ///                they outlive the result
 /// @errors collective_error when not all ranks have met in time; std::invalid_argument for a rank that the

@@ -14,10 +14,10 @@ namespace troupe {
 
 namespace {
 
-// A result and what came meanwhile; beyond it the thread has to compute.
+// The result and messages that came meanwhile. Later messages wait, since the thread has to compute.
 constexpr std::size_t max_messages = 16;
 
-// The workers of a process; tests have a few more.
+// The workers of a process; tests have a few more actors.
 constexpr std::size_t max_own = 8;
 
 thread_local actor_runner* current = nullptr;
@@ -68,7 +68,7 @@ void actor_runner::exec_later(caf::resumable* job) {
 
 void actor_runner::run(caf::resumable* job) {
   const kernels::float_mode_guard mode(kernels::float_mode::standard);
-  // The actor may end, and its system with it: the system waits for threads of its own.
+  // The actor may end, and its system with it: a system waits for its detached threads.
   auto& sys = system();
   sys.inc_detached_threads();
   resume_actor(job, *this, max_messages);

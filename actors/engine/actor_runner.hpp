@@ -1,5 +1,5 @@
-// Runs the actors that wait for what a thread computes on that thread: a result costs its actor some
-// microseconds, and to wake another thread for it several times as many.
+// Runs the actors that wait for a result on the thread that computed it: handling a result takes an actor
+// some microseconds, and waking another thread takes several times as long.
 #pragma once
 
 #include <utility>
@@ -14,26 +14,25 @@
 
 namespace troupe {
 
-/// While it lives, results that its thread posts with `post_result` wake nobody: the actor runs at once, on
-/// this thread, and so do those of its kind that it wakes, such as the expert host of the same process.
-/// Whoever else becomes ready, sessions for example, goes to the scheduler.
+/// While it lives, results that its thread posts with `post_result` wake no other thread: the receiving actor
+/// runs at once, on this thread. So do other actors that receive results, such as the expert host of the same
+/// process. All other actors that become ready, such as sessions, go to CAF's scheduler.
 ///
-/// Actors may end here. So what an actor owns must be able to end on this thread, and its actor system waits
-/// for it.
+/// Actors may end on this thread, and what they own with them; their actor system waits for that.
 class actor_runner : public caf::execution_unit {
  public:
-  /// Becomes the runner of the calling thread, which has none yet.
+  /// Becomes the runner of the calling thread, which must not have one.
   actor_runner();
 
   ~actor_runner() override;
   actor_runner(const actor_runner&) = delete;
   actor_runner& operator=(const actor_runner&) = delete;
 
-  /// @returns null where there is none
+  /// @returns null if the thread has none
   static actor_runner* of_this_thread();
 
-  /// Sends `content` and runs `to` over a bounded number of messages, unless another thread does so already
-  /// and will find it. Called while an actor runs here, it leaves that to the outer call.
+  /// Sends `content` and runs `to` for a bounded number of messages. If another thread already runs `to`,
+  /// that thread handles the message. If an actor runs here, the outer call runs `to`.
   void deliver(const caf::strong_actor_ptr& to, caf::message content);
 
   /// Called by CAF: `job` is ready.
@@ -43,13 +42,13 @@ class actor_runner : public caf::execution_unit {
   void run(caf::resumable* job);
 
   std::vector<caf::resumable*> ready_;
-  /// Actors served here, by address; a reused address merely runs another actor here.
+  /// Actors that run here, by address. A reused address only means that another actor runs here.
   std::vector<caf::resumable*> own_;
   bool delivering_ = false;
   bool running_ = false;
 };
 
-/// Posts what an engine reports; does nothing once the actor is gone. @threads any
+/// Posts the result of an engine; does nothing if the actor has ended. @threads any
 template <class Handle, class Message>
 void post_result(const caf::weak_actor_ptr& to, Message message) {
   const auto strong = caf::actor_cast<caf::strong_actor_ptr>(to);

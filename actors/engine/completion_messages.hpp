@@ -1,4 +1,4 @@
-// What an engine has finished, as a message to the actor that waits for it. These never leave the process.
+// Messages from an engine to the actor that waits for it. They never leave the process.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace troupe {
 
-/// An attention step that is complete, with its micro-batch.
+/// A finished attention step, with its micro-batch.
 struct attention_step_done {
   micro_batch_ptr batch;
   attention_result result;
 };
 
-/// An expert step that is complete.
+/// A finished expert step.
 struct expert_step_done {
-  uint64_t step = 0; ///< the host's name for it
+  std::uint64_t step = 0; ///< the host's number of the step
   expert_step_result result;
 };
 
-/// A change of the hosted experts that is complete.
+/// A finished change of the loaded experts.
 struct expert_load_done_message {
-  uint64_t order = 0;
+  std::uint64_t order = 0;
   expert_load_result result;
 };
 

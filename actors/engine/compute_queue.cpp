@@ -16,9 +16,8 @@ compute_queue::compute_queue(unsigned threads, kernels::isa set, std::span<const
 
 compute_queue::compute_queue(unsigned threads, const kernels::kernel_plan& plan, std::span<const int> cores)
     : pool_({.threads = threads, .cores = cores}), context_(pool_, plan), thread_([this] { run(); }) {
-  if (cores.empty()) {
+  if (cores.empty())
     return;
-  }
   try {
     kernels::pin(thread_.native_handle(), cores.front()); // the pool's thread 0
   } catch (...) {
@@ -52,11 +51,10 @@ void compute_queue::submit(task work) {
       return;
     }
     tasks_.push_back(std::move(work));
-    idle = !taken_; // else whoever has taken a step tells
+    idle = !taken_; // else the thread that runs a step notifies when it ends
   }
-  if (idle) {
+  if (idle)
     changed_.notify_one();
-  }
 }
 
 bool compute_queue::may_borrow() const {
@@ -68,7 +66,7 @@ void compute_queue::compute_borrowed(const task& work) {
   if (core_ && std::exchange(pinned_by, this) != this) {
     try {
       kernels::pin(::pthread_self(), *core_);
-    } catch (const std::system_error&) { // taken from the process since then
+    } catch (const std::system_error&) { // the process has lost this core since
     }
   }
   const kernels::float_mode_guard float_mode;
@@ -83,9 +81,8 @@ void compute_queue::compute(const task& work) {
   std::lock_guard guard(mutex_);
   taken_ = false;
   last_step_ = duration;
-  if (stopping_ || !tasks_.empty()) {
+  if (stopping_ || !tasks_.empty())
     changed_.notify_one();
-  }
 }
 
 void compute_queue::run() {
@@ -96,9 +93,8 @@ void compute_queue::run() {
     {
       std::unique_lock guard(mutex_);
       changed_.wait(guard, [this] { return !taken_ && (stopping_ || !tasks_.empty()); });
-      if (stopping_) {
+      if (stopping_)
         return;
-      }
       next = std::move(tasks_.front());
       tasks_.pop_front();
       taken_ = true;

@@ -1,5 +1,5 @@
-// Where a process computes: steps in the order they came, one at a time, each on all threads of the kernels'
-// pool.
+// The compute queue of a process: runs steps in order of arrival, one at a time, each on all threads of the
+// kernels' pool.
 #pragma once
 
 #include <chrono>
@@ -18,34 +18,35 @@
 
 namespace troupe {
 
-/// Attention and expert engines of one process share a queue, so that the process never computes on more
-/// threads than it was given. Its length is bounded by what the actors keep in flight: micro-batches and
-/// expert steps.
+/// Attention and expert engines of a process share a queue, so that the process never computes on more
+/// threads than it was given. The micro-batches and expert steps that the actors keep in flight bound its
+/// length.
 ///
-/// A queue has a thread of its own, and to wake it takes up to 50 us. So where nothing else is to be computed
-/// and steps have been short lately, the thread that runs the submitting actor is borrowed for the step if it
-/// lets itself be (`follow_up`). Either way the actor that waits for the step runs on the thread that has
-/// computed it (`actor_runner`).
+/// The queue has a thread of its own, and waking it takes up to 50 us. If the queue is idle and recent steps
+/// were short, the step runs on the submitting actor's thread, provided that thread has enabled it
+/// (`follow_up`). In both cases the actor that waits for the step runs on the thread that computed it
+/// (`actor_runner`).
 class compute_queue {
  public:
   using task = std::function<void()>;
 
-  /// Steps that took longer are left to the queue's own thread: what a wake-up costs is little to them, and
-  /// whoever lends a thread has other things to do, too.
+  /// After a longer step the queue's own thread computes: waking it costs little beside such steps, and a
+  /// borrowed thread has other work to do.
   static constexpr std::chrono::milliseconds longest_borrowed{5};
 
-  /// @param threads  that compute, at least 1
-  /// @param plan     of kernels that have been proved (kernels::self_test)
-  /// @param cores    thread `i` is pinned to `cores[i]`, and so are, from then on, threads that are borrowed
-  ///                 to be thread 0; empty: to none
-  /// @errors std::system_error when a thread cannot start or be pinned
+  /// @param threads  number of computing threads, at least 1
+  /// @param plan     of kernels that passed kernels::self_test
+  /// @param cores    thread `i` is pinned to `cores[i]`; a borrowed thread takes the place of thread 0 and
+  /// stays
+  ///                 pinned. Empty: no thread is pinned
+  /// @throws std::system_error if a thread cannot start or be pinned
   compute_queue(unsigned threads, const kernels::kernel_plan& plan, std::span<const int> cores = {});
 
-  /// With the default plan of a set.
+  /// Uses the default plan of an instruction set.
   compute_queue(unsigned threads, kernels::isa set, std::span<const int> cores = {});
 
-  /// Finishes the step under way; later ones are dropped. Must outlive all actors and borrowed threads; never
-  /// destroy it on its own thread, where actors may end (`actor_runner`).
+  /// Finishes the running step and drops later ones. The queue must outlive all actors and borrowed threads;
+  /// it must not be destroyed on its own thread, where actors may end (`actor_runner`).
   ~compute_queue();
   compute_queue(const compute_queue&) = delete;
   compute_queue& operator=(const compute_queue&) = delete;
@@ -54,7 +55,7 @@ class compute_queue {
   /// @threads any
   void submit(task work);
 
-  /// What the CPU backend computes with, in steps of this queue only.
+  /// Context of the CPU backend; to be used only in steps of this queue.
   kernels::context& context() { return context_; }
 
   kernels::isa instruction_set() const { return context_.instruction_set(); }
@@ -70,14 +71,14 @@ class compute_queue {
 
   kernels::thread_pool pool_;
   kernels::context context_;
-  std::optional<int> core_; // of whoever is thread 0
+  std::optional<int> core_; // of thread 0, borrowed or not
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<task> tasks_;
-  bool taken_ = false; // a step is computed, or a borrowed thread is about to
+  bool taken_ = false; // a step runs, or a borrowed thread is about to run it
   std::chrono::steady_clock::duration last_step_{};
   bool stopping_ = false;
-  std::thread thread_; // last: runs with everything above in place
+  std::thread thread_; // last: uses all members above
 };
 
 } // namespace troupe

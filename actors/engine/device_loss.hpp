@@ -1,4 +1,4 @@
-// What a device's errors mean: it computes nothing any more in this process, or has no memory left.
+// Classifies errors of a device: it is lost for this process, or it has no memory left.
 #pragma once
 
 #include <exception>
@@ -8,18 +8,18 @@
 
 namespace troupe {
 
-/// Gets the error that tells of the loss, on the thread that computes or loads; once for each error. May be
-/// null.
+/// Called with the error that means the loss, on the thread that computes or loads; once for each error. May
+/// be null.
 using device_loss_report = std::function<void(const std::exception& error)>;
 
-/// Whether a device has no memory for what was tried.
+/// Whether the device had too little memory for the operation.
 inline bool is_out_of_memory(const std::exception& error) {
   const auto* of_kernels = dynamic_cast<const kernels::kernel_error*>(&error);
   return of_kernels != nullptr && of_kernels->is_out_of_memory();
 }
 
-/// Tells of an error if it means that the device is lost. Others, such as memory that has run out, concern
-/// one step alone.
+/// Reports an error if it means that the device is lost. Other errors, such as lack of memory, concern a
+/// single step.
 inline void report_device_loss(const std::exception& error, const device_loss_report& report) {
   const auto* of_kernels = dynamic_cast<const kernels::kernel_error*>(&error);
   if (report && of_kernels != nullptr && of_kernels->is_device_lost())

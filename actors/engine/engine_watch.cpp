@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// A step beyond the limit makes the next limit so many times its own time: an engine that needs that long
-/// even when it is well must not be given up again and again, and one that has hung must not be trusted for
-/// hours.
+/// A step that took longer than the limit raises the next limit to this multiple of its duration. An engine
+/// that always needs that long must not be given up again and again, and one that hung must not be trusted
+/// for hours.
 constexpr int beyond_limit_factor = 2;
 
-uint64_t milliseconds(engine_watch::duration time) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+std::uint64_t milliseconds(engine_watch::duration time) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
 }
 
 } // namespace
@@ -26,12 +26,12 @@ void engine_watch::awake(time_point now) {
   awake_ = now;
 }
 
-void engine_watch::begin(uint64_t step, time_point now) {
+void engine_watch::begin(std::uint64_t step, time_point now) {
   awake(now);
   begun_[step] = now;
 }
 
-void engine_watch::end(uint64_t step, time_point now) {
+void engine_watch::end(std::uint64_t step, time_point now) {
   awake(now);
   const auto found = begun_.find(step);
   if (found == begun_.end())

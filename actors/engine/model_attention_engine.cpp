@@ -17,16 +17,16 @@ namespace troupe {
 
 namespace {
 
-/// What a micro-batch needs between its steps.
+/// Data of a micro-batch that it needs between its steps.
 struct working_set {
   std::unique_ptr<model::attention_pass> forward;
   std::vector<model::batch_row> rows;
-  std::vector<std::span<const uint32_t>> tables;
-  std::vector<const std::byte*> slot_rows; // [rows · top-k]
+  std::vector<std::span<const std::uint32_t>> tables; // of all sequences the first one, then the second
+  std::vector<const std::byte*> slot_rows;            // [rows · top-k]
 };
 
-/// Working sets of micro-batches that are done, for the next ones: their buffers have grown, and a device may
-/// have to wait for all its work to give memory back.
+/// Working sets of finished micro-batches, to be used again: their buffers have grown already, and a device
+/// may have to wait for all its work before it frees memory.
 class working_set_pool {
  public:
   std::unique_ptr<working_set> take(model::attention_backend& backend) {
@@ -44,17 +44,17 @@ class working_set_pool {
 
   void give(std::unique_ptr<working_set> set) noexcept {
     std::lock_guard guard(mutex_);
-    free_.push_back(std::move(set)); // has room for all that were made
+    free_.push_back(std::move(set)); // capacity was reserved for all that were made
   }
 
  private:
   std::mutex mutex_;
-  size_t num_made_ = 0;
-  std::vector<std::unique_ptr<working_set>> free_; // as many as micro-batches were ever in flight
+  std::size_t num_made_ = 0;
+  std::vector<std::unique_ptr<working_set>> free_; // at most the largest number of micro-batches in flight
 };
 
-/// What a micro-batch carries: a working set that goes back where the micro-batch ends, be it done, failed or
-/// dropped while it waits for experts.
+/// State of a micro-batch: a working set that returns to the pool when the micro-batch ends, whether
+/// finished, failed or dropped while it waits for experts.
 class lent_working_set : public micro_batch::engine_state {
  public:
   lent_working_set(std::shared_ptr<working_set_pool> from, std::unique_ptr<working_set> set)
@@ -72,41 +72,45 @@ class lent_working_set : public micro_batch::engine_state {
   std::unique_ptr<working_set> set_;
 };
 
-/// Everything that steps on the compute thread use; they keep it alive. The queue is not among it: the last
-/// step may be the last to let go, and a queue cannot end on its own thread.
+/// Data that steps on the compute thread use and keep alive. It does not own the queue: the last step may be
+/// the last owner, and a queue must not end on its own thread.
 struct attention_core {
   model_shape shape;
   std::unique_ptr<model::attention_backend> backend; // in steps of the queue only
-  uint32_t block_tokens = 0;
+  std::uint32_t block_tokens = 0;
+  std::size_t num_tables = 0; ///< block tables of a sequence
   device_loss_report device_lost;
-  /// After the backend, which has made them; micro-batches may outlive both.
+  /// Declared after the backend, which made them, to end before it; micro-batches may outlive both.
   std::shared_ptr<working_set_pool> working_sets = std::make_shared<working_set_pool>();
 };
 
-void add_rows(const std::vector<step_sequence>& sequences, uint32_t block_tokens, working_set& state) {
+void add_rows(const std::vector<step_sequence>& sequences, const attention_core& core, working_set& state) {
+  const auto block_tokens = core.block_tokens;
   state.rows.clear();
   state.tables.clear();
-  for (uint32_t s = 0; s < sequences.size(); ++s) {
+  for (std::size_t t = 0; t < core.num_tables; ++t)
+    for (const auto& step : sequences)
+      state.tables.emplace_back(step.block_tables[t]);
+  for (std::uint32_t s = 0; s < sequences.size(); ++s) {
     const step_sequence& step = sequences[s];
-    state.tables.emplace_back(step.block_table);
-    for (uint32_t i = 0; i < step.num_rows; ++i) {
-      uint32_t position = step.first_position + i;
-      uint32_t slot = step.block_table[position / block_tokens] * block_tokens + position % block_tokens;
-      state.rows.push_back({.token = static_cast<uint32_t>(step.sequence->tokens[position]),
+    const auto& blocks = step.block_tables.front();
+    for (std::uint32_t i = 0; i < step.num_rows; ++i) {
+      std::uint32_t position = step.first_position + i;
+      std::uint32_t slot = blocks[position / block_tokens] * block_tokens + position % block_tokens;
+      state.rows.push_back({.token = static_cast<std::uint32_t>(step.sequence->tokens[position]),
                             .position = position,
                             .sequence = s,
-                            .kv_slot = slot,
-                            .mask_parent = model::batch_row::causal});
+                            .kv_slot = slot});
     }
   }
 }
 
-moe_dispatch dispatch_of(const model::attention_pass& forward, size_t row_bytes) {
+moe_dispatch dispatch_of(const model::attention_pass& forward, std::size_t row_bytes) {
   const auto routed = forward.routed();
   moe_dispatch dispatch;
-  dispatch.layer = static_cast<uint32_t>(routed.layer);
-  dispatch.num_rows = static_cast<uint32_t>(routed.num_rows);
-  dispatch.num_topk = static_cast<uint32_t>(routed.num_topk);
+  dispatch.layer = static_cast<std::uint32_t>(routed.layer);
+  dispatch.num_rows = static_cast<std::uint32_t>(routed.num_rows);
+  dispatch.num_topk = static_cast<std::uint32_t>(routed.num_topk);
   dispatch.offsets.assign(routed.offsets.begin(), routed.offsets.end());
   dispatch.slots.assign(routed.entries.begin(), routed.entries.end());
   dispatch.activations = payload::allocate(routed.num_rows * row_bytes);
@@ -114,33 +118,29 @@ moe_dispatch dispatch_of(const model::attention_pass& forward, size_t row_bytes)
   return dispatch;
 }
 
-/// Fills `slot_rows`; @throws std::runtime_error when an answer is missing or of the wrong size
-void place_outputs(const std::vector<expert_outputs>& outputs, size_t row_bytes, working_set& state) {
+/// Fills `slot_rows`. @throws std::runtime_error if an answer is missing or of the wrong size
+void place_outputs(const std::vector<expert_outputs>& outputs, std::size_t row_bytes, working_set& state) {
   state.slot_rows.assign(state.forward->routed().entries.size(), nullptr);
   for (const auto& answer : outputs) {
-    if (answer.outputs.size() != answer.slots.size() * row_bytes) {
+    if (answer.outputs.size() != answer.slots.size() * row_bytes)
       throw std::runtime_error("expert outputs of the wrong size");
-    }
     const std::byte* row = answer.outputs.data();
-    for (uint32_t slot : answer.slots) {
-      if (slot != expert_outputs::unused) {
+    for (std::uint32_t slot : answer.slots) {
+      if (slot != expert_outputs::unused)
         state.slot_rows.at(slot) = row;
-      }
       row += row_bytes;
     }
   }
-  if (std::find(state.slot_rows.begin(), state.slot_rows.end(), nullptr) != state.slot_rows.end()) {
+  if (std::find(state.slot_rows.begin(), state.slot_rows.end(), nullptr) != state.slot_rows.end())
     throw std::runtime_error("an expert output is missing");
-  }
 }
 
 std::vector<sampled_sequence> sample(attention_core& core, const micro_batch& batch, working_set& state) {
   std::vector<sampled_sequence> samples(batch.sequences.size());
-  for (uint32_t s = 0; s < samples.size(); ++s) {
+  for (std::uint32_t s = 0; s < samples.size(); ++s)
     samples[s].sequence = s;
-  }
   auto wanted = wanted_logits(batch.sequences);
-  for (size_t first = 0; first < wanted.size(); first += logits_chunk_rows) {
+  for (std::size_t first = 0; first < wanted.size(); first += logits_chunk_rows) {
     auto chunk = std::span(wanted).subspan(first, std::min(logits_chunk_rows, wanted.size() - first));
     answer_logits([&core, &state](
                       const model::token_requests& tokens) { core.backend->sample(*state.forward, tokens); },
@@ -150,9 +150,9 @@ std::vector<sampled_sequence> sample(attention_core& core, const micro_batch& ba
   return samples;
 }
 
-/// @param sampling_ns  of the step; 0: it stopped for experts
+/// @param sampling_ns  time of sampling; 0: the step stopped for experts
 void trace_step(const micro_batch& batch, const attention_result& result, const working_set& state,
-                std::chrono::steady_clock::time_point start, uint64_t sampling_ns) {
+                std::chrono::steady_clock::time_point start, std::uint64_t sampling_ns) {
   timeline::event step{.kind = timeline::event_kind::attention_step, .begin_ns = timeline::ns_of(start)};
   step.id = batch.trace;
   step.duration_ns = result.compute_ns;
@@ -161,11 +161,12 @@ void trace_step(const micro_batch& batch, const attention_result& result, const 
   timeline::record(step);
 }
 
-/// Runs `step` to its pause, reports, and then computes what needs no expert while the answers are under way.
+/// Runs `step` to its pause and reports; then computes what needs no expert while the batch waits for
+/// answers.
 template <class Step>
 void run_step(attention_core& core, const micro_batch_ptr& batch, const attention_done& done, Step step) {
   attention_result result;
-  uint64_t sampling_ns = 0;
+  std::uint64_t sampling_ns = 0;
   auto start = std::chrono::steady_clock::now();
   auto* state = &**static_cast<lent_working_set*>(batch->state.get());
   try {
@@ -175,27 +176,25 @@ void run_step(attention_core& core, const micro_batch_ptr& batch, const attentio
       result.finished = true;
       const auto before = std::chrono::steady_clock::now();
       result.samples = sample(core, *batch, *state);
-      sampling_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - before).count());
+      sampling_ns = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - before).count());
     }
   } catch (const std::exception& error) {
     result.error = error.what();
     report_device_loss(error, core.device_lost);
   }
-  result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
-  if (batch->trace != 0 && result.error.empty()) {
+  result.compute_ns = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - start).count());
+  if (batch->trace != 0 && result.error.empty())
     trace_step(*batch, result, *state, start, sampling_ns);
-  }
   bool over = result.finished || !result.error.empty();
-  if (over) {
-    batch->state.reset(); // the next micro-batch may have it
-  }
+  if (over)
+    batch->state.reset(); // the next micro-batch may use it
   done(batch, std::move(result));
   if (!over) {
-    // `batch` keeps the state alive, and a resume waits behind this task.
+    // `batch` keeps the state alive, and a resume is queued after this task.
     try {
       core.backend->overlap(*state->forward);
     } catch (const std::exception& error) {
-      // Only time is lost: resume computes what is missing, and says what is wrong.
+      // Only time is lost: resume computes what is missing, and reports what is wrong.
       report_device_loss(error, core.device_lost);
     }
   }
@@ -205,15 +204,16 @@ class model_attention_engine : public attention_engine {
  public:
   explicit model_attention_engine(model_attention_config config)
       : queue_(std::move(config.queue)), core_(std::make_shared<attention_core>()) {
-    const uint64_t block_bytes = config.backend->kv_block_bytes(config.block_tokens);
-    num_blocks_ =
-        static_cast<uint32_t>(std::min<uint64_t>(config.kv_cache_bytes / block_bytes, uint64_t{1} << 30));
+    const std::uint64_t block_bytes = config.backend->kv_block_bytes(config.block_tokens);
+    num_blocks_ = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(config.kv_cache_bytes / block_bytes, std::uint64_t{1} << 30));
     if (num_blocks_ == 0) {
       throw std::runtime_error("the KV cache budget of " + std::to_string(config.kv_cache_bytes)
                                + " bytes holds no block of " + std::to_string(block_bytes) + " bytes");
     }
     config.backend->reserve_kv(config.block_tokens, num_blocks_);
     core_->shape = std::move(config.shape);
+    core_->num_tables = config.backend->kv_reaches().size();
     core_->backend = std::move(config.backend);
     core_->block_tokens = config.block_tokens;
     core_->device_lost = std::move(config.device_lost);
@@ -221,9 +221,16 @@ class model_attention_engine : public attention_engine {
 
   const model_shape& shape() const override { return core_->shape; }
 
-  uint32_t block_tokens() const override { return core_->block_tokens; }
+  std::uint32_t block_tokens() const override { return core_->block_tokens; }
 
-  uint32_t num_blocks() const override { return num_blocks_; }
+  std::uint32_t num_blocks() const override { return num_blocks_; }
+
+  std::vector<kv_reach> kv_reaches() const override {
+    std::vector<kv_reach> result;
+    for (const auto& reach : core_->backend->kv_reaches())
+      result.push_back({static_cast<std::uint32_t>(reach.window), static_cast<std::uint32_t>(reach.chunk)});
+    return result;
+  }
 
   void begin(micro_batch_ptr batch, attention_done done) override {
     queue_->submit([core = core_, batch = std::move(batch), done = std::move(done)] {
@@ -238,8 +245,10 @@ class model_attention_engine : public attention_engine {
         return;
       }
       run_step(*core, batch, done, [&](working_set& state) {
-        add_rows(batch->sequences, core->block_tokens, state);
-        return core->backend->begin({state.rows, state.tables}, *state.forward);
+        add_rows(batch->sequences, *core, state);
+        const std::span<const std::span<const std::uint32_t>> tables{state.tables};
+        const auto count = batch->sequences.size();
+        return core->backend->begin({state.rows, tables.first(count), tables.subspan(count)}, *state.forward);
       });
     });
   }
@@ -257,7 +266,7 @@ class model_attention_engine : public attention_engine {
  private:
   std::shared_ptr<compute_queue> queue_;
   std::shared_ptr<attention_core> core_;
-  uint32_t num_blocks_ = 0;
+  std::uint32_t num_blocks_ = 0;
 };
 
 } // namespace

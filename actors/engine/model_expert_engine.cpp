@@ -24,31 +24,29 @@ namespace troupe {
 
 namespace {
 
-/// Rows of a step as the backend takes them: for each expert, pointers to its inputs and outputs of all
+/// Rows of a step in the form of the backend: for each expert, pointers to its inputs and outputs in all
 /// batches.
 class gathered_rows {
  public:
-  gathered_rows(const expert_step& step, std::vector<payload>& outputs, size_t row_bytes) {
+  gathered_rows(const expert_step& step, std::vector<payload>& outputs, std::size_t row_bytes) {
     std::vector<std::byte*> bases;
     bases.reserve(outputs.size());
-    for (auto& output : outputs) {
+    for (auto& output : outputs)
       bases.push_back(output.mutable_data());
-    }
-    size_t total = 0;
-    for (const auto& work : step.work) {
+    std::size_t total = 0;
+    for (const auto& work : step.work)
       total += work.rows.size();
-    }
-    inputs_.reserve(total); // spans point into them: they never grow beyond
+    inputs_.reserve(total); // spans point into them, so they must not be reallocated
     outputs_.reserve(total);
-    for (size_t i = 0; i < step.work.size();) {
-      size_t first = inputs_.size();
-      uint32_t expert = step.work[i].expert;
+    for (std::size_t i = 0; i < step.work.size();) {
+      std::size_t first = inputs_.size();
+      std::uint32_t expert = step.work[i].expert;
       for (; i < step.work.size() && step.work[i].expert == expert; ++i) {
         const auto& work = step.work[i];
         const std::byte* activations = step.batches[work.batch].activations.data();
-        std::byte* out = bases[work.batch] + size_t{work.first_output} * row_bytes;
-        for (uint32_t row : work.rows) {
-          inputs_.push_back(activations + size_t{row} * row_bytes);
+        std::byte* out = bases[work.batch] + std::size_t{work.first_output} * row_bytes;
+        for (std::uint32_t row : work.rows) {
+          inputs_.push_back(activations + std::size_t{row} * row_bytes);
           outputs_.push_back(out);
           out += row_bytes;
         }
@@ -71,59 +69,60 @@ class loaded_image : public expert_image {
 
   const std::string& layout() const override { return expert_->layout(); }
 
-  uint64_t num_bytes() const override { return expert_->num_bytes(); }
+  std::uint64_t num_bytes() const override { return expert_->num_bytes(); }
 
-  uint64_t checksum() const override { return expert_->checksum(); }
+  std::uint64_t checksum() const override { return expert_->checksum(); }
 
-  void read(uint64_t offset, std::span<std::byte> out) const override { expert_->read(offset, out); }
+  void read(std::uint64_t offset, std::span<std::byte> out) const override { expert_->read(offset, out); }
 
  private:
   std::shared_ptr<const model::packed_expert> expert_;
 };
 
-/// The memory that the expert will be used in.
+/// Writes an arriving expert into the memory in which it will be used.
 class backend_sink : public expert_sink {
  public:
-  backend_sink(std::shared_ptr<const model::expert_backend> backend, uint32_t layer)
+  backend_sink(std::shared_ptr<const model::expert_backend> backend, std::uint32_t layer)
       : backend_(std::move(backend)), layer_(layer) {}
 
-  std::string begin(const std::string& layout, uint64_t num_bytes) override {
-    arrived_.reset(); // before there is another one
+  std::string begin(const std::string& layout, std::uint64_t num_bytes) override {
+    arrived_.reset(); // before the next one takes memory
     try {
       arrived_ = backend_->expect(layer_, layout);
     } catch (const std::exception& error) {
       return error.what();
     }
-    if (arrived_->num_bytes() == num_bytes) {
+    if (arrived_->num_bytes() == num_bytes)
       return {};
-    }
     auto wanted = arrived_->num_bytes();
     arrived_.reset();
     return "the expert has " + std::to_string(num_bytes) + " bytes there, and takes " + std::to_string(wanted)
            + " here";
   }
 
-  void write(uint64_t offset, std::span<const std::byte> bytes) override { arrived_->write(offset, bytes); }
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    arrived_->write(offset, bytes);
+  }
 
-  uint64_t checksum() const override { return arrived_->checksum(); }
+  std::uint64_t checksum() const override { return arrived_->checksum(); }
 
   std::unique_ptr<model::arriving_expert> take() { return std::move(arrived_); }
 
  private:
   std::shared_ptr<const model::expert_backend> backend_;
-  uint32_t layer_;
+  std::uint32_t layer_;
   std::unique_ptr<model::arriving_expert> arrived_;
 };
 
-/// A load by a worker that serves must not take processors from its own steps, nor from those of other
-/// processes on the host. Linux lets a thread lower its priority without any right; it cannot raise it again,
-/// so that the first experts, for which requests may be waiting, are loaded before this.
+/// A load by a serving worker must not take processors from steps of its own or of other processes on the
+/// host. Linux lets any thread lower its priority, but not raise it again: the first experts, for which
+/// requests may be waiting, are loaded before this.
 void yield_to_computing_threads() {
   constexpr int lowest = 19;
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), lowest);
 }
 
-/// A fetch that the loading thread waits for. Whoever fetches may outlive the engine.
+/// A fetch that the loading thread waits for. The fetcher may outlive the engine.
 class awaited_fetch {
  public:
   void finish(std::string error) {
@@ -162,9 +161,8 @@ class model_expert_engine : public expert_engine {
     {
       std::lock_guard guard(mutex_);
       stopping_ = true;
-      if (fetch_) {
+      if (fetch_)
         fetch_->finish("the engine ends");
-      }
     }
     arrived_.notify_one();
     loader_.join();
@@ -175,11 +173,10 @@ class model_expert_engine : public expert_engine {
 
   const model_shape& shape() const override { return shape_; }
 
-  uint64_t expert_bytes() const override {
-    uint64_t largest = 0;
-    for (size_t layer = 0; layer < shape_.layer_experts.size(); ++layer) {
-      largest = std::max<uint64_t>(largest, backend_->expert_bytes(layer));
-    }
+  std::uint64_t expert_bytes() const override {
+    std::uint64_t largest = 0;
+    for (std::size_t layer = 0; layer < shape_.layer_experts.size(); ++layer)
+      largest = std::max<std::uint64_t>(largest, backend_->expert_bytes(layer));
     return largest;
   }
 
@@ -197,7 +194,7 @@ class model_expert_engine : public expert_engine {
   }
 
   void submit(expert_step step, expert_done done) override {
-    queue_->submit([backend = backend_, row_bytes = size_t{shape_.row_bytes}, step = std::move(step),
+    queue_->submit([backend = backend_, row_bytes = std::size_t{shape_.row_bytes}, step = std::move(step),
                     done = std::move(done),
                     device_lost = device_lost_] { done(compute(*backend, row_bytes, step, device_lost)); });
   }
@@ -210,13 +207,13 @@ class model_expert_engine : public expert_engine {
   };
 
   static void trace(const expert_step& step, std::chrono::steady_clock::time_point start,
-                    uint64_t compute_ns) {
+                    std::uint64_t compute_ns) {
     timeline::event computed{.kind = timeline::event_kind::expert_step, .begin_ns = timeline::ns_of(start)};
     computed.id = step.trace;
     computed.duration_ns = compute_ns;
-    uint64_t rows = 0;
-    uint64_t experts = 0;
-    for (size_t i = 0; i < step.work.size(); ++i) {
+    std::uint64_t rows = 0;
+    std::uint64_t experts = 0;
+    for (std::size_t i = 0; i < step.work.size(); ++i) {
       rows += step.work[i].rows.size();
       experts += i == 0 || step.work[i].expert != step.work[i - 1].expert ? 1 : 0;
     }
@@ -224,14 +221,13 @@ class model_expert_engine : public expert_engine {
     timeline::record(computed);
   }
 
-  static expert_step_result compute(model::expert_backend& backend, size_t row_bytes, const expert_step& step,
-                                    const device_loss_report& device_lost) {
+  static expert_step_result compute(model::expert_backend& backend, std::size_t row_bytes,
+                                    const expert_step& step, const device_loss_report& device_lost) {
     expert_step_result result;
     auto start = std::chrono::steady_clock::now();
     try {
-      for (const auto& batch : step.batches) {
-        result.outputs.push_back(payload::allocate(size_t{batch.num_outputs} * row_bytes));
-      }
+      for (const auto& batch : step.batches)
+        result.outputs.push_back(payload::allocate(std::size_t{batch.num_outputs} * row_bytes));
       gathered_rows rows(step, result.outputs, row_bytes);
       if (auto missing = backend.forward(step.layer, rows.experts())) {
         result.outputs.clear();
@@ -243,10 +239,9 @@ class model_expert_engine : public expert_engine {
       result.error = error.what();
       report_device_loss(error, device_lost);
     }
-    result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
-    if (step.trace != 0) {
+    result.compute_ns = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - start).count());
+    if (step.trace != 0)
       trace(step, start, result.compute_ns);
-    }
     return result;
   }
 
@@ -257,9 +252,8 @@ class model_expert_engine : public expert_engine {
       {
         std::unique_lock guard(mutex_);
         arrived_.wait(guard, [this] { return stopping_ || !orders_.empty(); });
-        if (stopping_) {
+        if (stopping_)
           return;
-        }
         next = std::move(orders_.front());
         orders_.pop_front();
       }
@@ -277,12 +271,11 @@ class model_expert_engine : public expert_engine {
     expert_load_result result;
     std::exception_ptr failure; // the first
     bool is_full = false;
-    for (size_t i = 0; i < wanted.experts.size(); ++i) {
+    for (std::size_t i = 0; i < wanted.experts.size(); ++i) {
       expert_id id = wanted.experts[i];
-      // Where there is no memory for one, reading and packing all others is in vain.
-      if (is_full && !std::binary_search(hosted_.begin(), hosted_.end(), id)) {
+      // If there is no memory for one expert, do not read and pack the others.
+      if (is_full && !std::binary_search(hosted_.begin(), hosted_.end(), id))
         continue;
-      }
       try {
         load(id, wanted.fetch);
         result.hosted.push_back(id);
@@ -295,13 +288,11 @@ class model_expert_engine : public expert_engine {
                          + error.what();
         }
       }
-      if (progress_) {
+      if (progress_)
         progress_(i + 1, wanted.experts.size());
-      }
       std::lock_guard guard(mutex_);
-      if (stopping_) {
+      if (stopping_)
         break;
-      }
     }
     std::sort(result.hosted.begin(), result.hosted.end());
     keep_only(result.hosted);
@@ -313,9 +304,8 @@ class model_expert_engine : public expert_engine {
   void load(expert_id id, const expert_fetch& fetch) {
     const auto begin_ns = timeline::is_on() ? timeline::now_ns() : 0;
     const bool was_fetched = load_from_anywhere(id, fetch);
-    if (begin_ns == 0) {
+    if (begin_ns == 0)
       return;
-    }
     timeline::event loaded{.kind = timeline::event_kind::weights_load, .begin_ns = begin_ns};
     loaded.id = timeline::packed(id.layer, id.index);
     loaded.duration_ns = timeline::now_ns() - begin_ns;
@@ -323,7 +313,7 @@ class model_expert_engine : public expert_engine {
     timeline::record(loaded);
   }
 
-  /// From another worker, or from files.
+  /// Loads from another worker, or else from files.
   /// @returns whether it came from another worker
   bool load_from_anywhere(expert_id id, const expert_fetch& fetch) {
     std::string error = "no worker that has it is known";
@@ -335,9 +325,8 @@ class model_expert_engine : public expert_engine {
         return true;
       }
     }
-    if (!has_files_ && backend_->packed(id.layer, id.index) == nullptr) {
+    if (!has_files_ && backend_->packed(id.layer, id.index) == nullptr)
       throw std::runtime_error("it cannot be fetched, and there are no files: " + error);
-    }
     backend_->load(id.layer, id.index);
     return false;
   }
@@ -346,9 +335,8 @@ class model_expert_engine : public expert_engine {
     auto awaited = std::make_shared<awaited_fetch>();
     {
       std::lock_guard guard(mutex_);
-      if (stopping_) {
+      if (stopping_)
         return "the engine ends";
-      }
       fetch_ = awaited;
     }
     fetch(id, sink, [awaited](std::string error) { awaited->finish(std::move(error)); });
@@ -360,19 +348,16 @@ class model_expert_engine : public expert_engine {
 
   void keep_only(std::vector<expert_id> experts) {
     std::sort(experts.begin(), experts.end());
-    for (uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer) {
-      for (uint32_t index = 0; index < shape_.layer_experts[layer]; ++index) {
-        if (!std::binary_search(experts.begin(), experts.end(), expert_id{layer, index})) {
+    for (std::uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer) {
+      for (std::uint32_t index = 0; index < shape_.layer_experts[layer]; ++index)
+        if (!std::binary_search(experts.begin(), experts.end(), expert_id{layer, index}))
           backend_->unload(layer, index);
-        }
-      }
     }
   }
 
   void report(const std::exception_ptr& failure, bool has_any) {
-    if (!failure || !failed_) {
+    if (!failure || !failed_)
       return;
-    }
     try {
       std::rethrow_exception(failure);
     } catch (const std::exception& error) {
@@ -383,17 +368,17 @@ class model_expert_engine : public expert_engine {
   model_shape shape_;
   std::shared_ptr<compute_queue> queue_; // its context outlives the backend
   std::shared_ptr<model::expert_backend> backend_;
-  std::function<void(size_t, size_t)> progress_;
+  std::function<void(std::size_t, std::size_t)> progress_;
   std::function<void(const std::exception&, bool)> failed_;
   device_loss_report device_lost_;
   bool has_files_;
-  std::vector<expert_id> hosted_; // by the last order, in order; of the loading thread
+  std::vector<expert_id> hosted_; // after the last order, ascending; used by the loading thread alone
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<order> orders_;
-  std::shared_ptr<awaited_fetch> fetch_; // under way; null: none
+  std::shared_ptr<awaited_fetch> fetch_; // the running fetch; may be null
   bool stopping_ = false;
-  std::thread loader_; // last: runs with everything above in place
+  std::thread loader_; // last: uses all members above
 };
 
 } // namespace

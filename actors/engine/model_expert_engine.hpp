@@ -1,5 +1,5 @@
-// The expert engine that computes: the expert side of a backend on the compute queue, loading on a thread of
-// its own.
+// The expert engine on kernels: runs the expert side of a backend on the compute queue, and loads experts on
+// a thread of its own.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct model_expert_config {
   model_shape shape;
   std::shared_ptr<model::expert_backend> backend;
   std::shared_ptr<compute_queue> queue;
-  bool has_files = true; ///< false: what cannot be fetched cannot be loaded
-  /// Called on the loading thread while an order is carried out: experts loaded of this order, and in all.
-  /// May be null.
-  std::function<void(size_t loaded, size_t total)> progress;
-  /// Called on the loading thread after an order of which something could not be loaded: the first error, and
-  /// whether anything is loaded at all. May be null.
+  bool has_files = true; ///< false: experts that cannot be fetched cannot be loaded
+  /// Called on the loading thread during an order, with the experts of the order loaded so far and their
+  /// number. May be null.
+  std::function<void(std::size_t loaded, std::size_t total)> progress;
+  /// Called on the loading thread after an order with experts that could not be loaded, with the first error
+  /// and whether any expert is loaded. May be null.
   std::function<void(const std::exception& error, bool has_any)> failed;
   device_loss_report device_lost;
 };

@@ -1,4 +1,4 @@
-// The end of an attention step: logits of the rows that need them, sampled tokens and prompt logprobs.
+// The end of an attention step: logits of the rows that need them, sampled tokens, and prompt logprobs.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace troupe {
 
 /// Rows of logits computed at a time: bounds the memory of prompt logprobs (64 rows × 150,000 entries × 4
 /// bytes is 38 MB).
-inline constexpr size_t logits_chunk_rows = 64;
+inline constexpr std::size_t logits_chunk_rows = 64;
 
-/// One row of a micro-batch whose logits are wanted, and for what.
+/// A row of a micro-batch whose logits are needed, and their purpose.
 struct logits_request {
-  uint32_t row = 0;      ///< of the micro-batch
-  uint32_t sequence = 0; ///< index into micro_batch::sequences
-  uint32_t position = 0; ///< of the token that these logits predict
-  bool sample = false;   ///< draw the token; else: report the known one at `position`
+  std::uint32_t row = 0;      ///< of the micro-batch
+  std::uint32_t sequence = 0; ///< index into micro_batch::sequences
+  std::uint32_t position = 0; ///< position of the token that the logits predict
+  bool sample = false;        ///< draw the token; else report the known one at `position`
 };
 
-/// What a micro-batch wants: the last row of each sequence that samples, and every row in front of a known
-/// prompt token where prompt logprobs are wanted; in the order of rows.
+/// The requests of a micro-batch, in the order of rows: the last row of each sequence that samples, and, if
+/// prompt logprobs are wanted, every row before a known prompt token.
 std::vector<logits_request> wanted_logits(const std::vector<step_sequence>& sequences);
 
-/// Samples and reports for up to logits_chunk_rows requests; adds to `samples`.
-/// @param sample    called once, does what `attention_backend::sample` does
-/// @param samples   [sequences.size()], sequence i at index i
+/// Samples and reports for up to logits_chunk_rows requests; adds the results to `samples`.
+/// @param sample   called once; does what `attention_backend::sample` does
+/// @param samples  [sequences.size()], sequence i at index i
 void answer_logits(const std::function<void(const model::token_requests&)>& sample,
                    std::span<const logits_request> requests, const std::vector<step_sequence>& sequences,
                    std::vector<sampled_sequence>& samples);

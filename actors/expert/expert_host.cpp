@@ -22,205 +22,36 @@ namespace troupe {
 namespace {
 
 using time_point = expert_queue::time_point;
+using result_promise = caf::typed_response_promise<expert_result>;
 
-uint64_t nanoseconds_between(time_point from, time_point to) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count());
+std::uint64_t nanoseconds_between(time_point from, time_point to) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count());
 }
 
 /// A batch from its arrival to its answer.
 struct accepted_batch {
   expert_batch batch;
-  caf::typed_response_promise<expert_result> promise;
+  result_promise promise;
   time_point arrived;
-  uint64_t queue_ns = 0;
-  uint64_t received_ns = 0; ///< where it is traced
-  uint64_t step = 0;        ///< that computes it
+  std::uint64_t queue_ns = 0;
+  std::uint64_t received_ns = 0; ///< 0: it is not traced
+  std::uint64_t step = 0;        ///< number of the step that computes it
 };
 
 /// An order that is not answered yet.
 struct pending_order {
   host_order order;
   caf::typed_response_promise<host_report> promise;
-  bool loading = false; ///< the engine is at it
+  bool loading = false; ///< handed to the engine
 };
-
-struct expert_host_state {
-  static inline const char* name = "expert_host";
-
-  expert_host_config config;
-  expert_queue queue{0, {}};
-  std::map<expert_queue::ticket, accepted_batch> batches; ///< queued or computed
-  std::map<uint64_t, std::vector<expert_queue::ticket>> steps;
-  uint64_t held_rows = 0; ///< of `batches`
-  engine_watch watch;
-  uint64_t last_ticket = 0;
-  uint64_t last_step = 0;
-  /// In the engine, and in all orders that it has been handed: it drops before it loads.
-  std::set<expert_id> loaded;
-  std::set<expert_id> serving; ///< of those, what new batches may use
-  std::map<uint64_t, pending_order> orders;
-  uint64_t last_order = 0;                ///< our own count, not the scheduler's
-  std::pair<uint64_t, uint64_t> newest{}; ///< (term, order) of the newest order
-  bool linger_armed = false;
-  expert_host_status status;
-  expert_work work;
-};
-
-using host_pointer = expert_host_actor::stateful_pointer<expert_host_state>;
-
-void refuse(host_pointer self, caf::typed_response_promise<expert_result>& promise, ec code,
-            const std::string& text) {
-  if (self->state.config.metrics)
-    self->state.config.metrics->on_refusal(code);
-  promise.deliver(make_error(code, text));
-}
-
-std::string names_of(const expert_host_state& state, const expert_batch& batch, uint32_t expert) {
-  return "expert " + std::to_string(expert) + " of layer " + std::to_string(batch.layer)
-         + " is not hosted by " + state.config.address.name + " (the batch goes by version "
-         + std::to_string(batch.layer_version) + " of the layer's placement)";
-}
 
 void keep_only(std::set<expert_id>& experts, const host_order& order) {
   const std::set<expert_id> kept{order.experts.begin(), order.experts.end()};
   std::erase_if(experts, [&](expert_id id) { return kept.count(id) == 0; });
 }
 
-/// True while an accepted batch needs an expert that the engine would drop for `order`.
-bool work_needs_released(const expert_host_state& state, const host_order& order) {
-  const std::set<expert_id> kept{order.experts.begin(), order.experts.end()};
-  for (const auto& [ticket, accepted] : state.batches)
-    for (const auto expert : accepted.batch.experts)
-      if (kept.count({accepted.batch.layer, expert}) == 0)
-        return true;
-  return false;
-}
-
-/// How the engine gets experts of an order from other workers; nothing where it reads files.
-expert_fetch fetch_for(const expert_host_state& state, const host_order& order) {
-  if (!state.config.fetcher)
-    return {};
-  std::map<expert_id, std::vector<worker_address>> sources;
-  for (const auto& source : order.sources)
-    for (const auto id : source.experts)
-      sources[id].push_back(source.worker);
-  // Neighbours begin with other workers, so that none of them has to send everything.
-  for (auto& [id, workers] : sources)
-    std::rotate(workers.begin(), workers.begin() + id.index % workers.size(), workers.end());
-  return [fetcher = state.config.fetcher, sources = std::move(sources)](
-             expert_id id, std::shared_ptr<expert_sink> sink, expert_fetch_done done) {
-    const auto found = sources.find(id);
-    auto workers = found == sources.end() ? std::vector<worker_address>{} : found->second;
-    caf::anon_send(fetcher,
-                   std::make_shared<weights_job>(id, std::move(workers), std::move(sink), std::move(done)));
-  };
-}
-
-/// Hands the newest order to the engine once no accepted batch needs what it releases.
-void apply_order(host_pointer self) {
-  auto& st = self->state;
-  if (st.orders.empty())
-    return;
-  auto& [number, pending] = *st.orders.rbegin();
-  if (pending.loading || work_needs_released(st, pending.order))
-    return;
-  pending.loading = true;
-  keep_only(st.loaded, pending.order);
-  st.config.engine->host(
-      pending.order.experts, fetch_for(st, pending.order),
-      [host = caf::actor_cast<caf::weak_actor_ptr>(self), order = number](expert_load_result result) {
-        post_result<expert_host_actor>(host, std::make_shared<expert_load_done_message>(
-                                                 expert_load_done_message{order, std::move(result)}));
-      });
-}
-
-void start_steps(host_pointer self) {
-  auto& st = self->state;
-  auto started = false;
-  while (st.steps.size() < st.config.max_steps_in_flight) {
-    uint32_t layer = 0;
-    const auto now = self->clock().now();
-    auto tickets = st.queue.next(now, layer);
-    if (tickets.empty())
-      break;
-    expert_step step;
-    step.layer = layer;
-    for (const auto ticket : tickets) {
-      auto& accepted = st.batches.at(ticket);
-      auto& batch = accepted.batch;
-      accepted.queue_ns = nanoseconds_between(accepted.arrived, now);
-      const auto index = static_cast<uint32_t>(step.batches.size());
-      for (size_t i = 0; i < batch.experts.size(); ++i) {
-        const auto first = batch.offsets[i];
-        step.work.push_back({batch.experts[i],
-                             index,
-                             first,
-                             {batch.rows.begin() + first, batch.rows.begin() + batch.offsets[i + 1]}});
-      }
-      step.batches.push_back({static_cast<uint32_t>(batch.rows.size()), std::move(batch.activations)});
-    }
-    std::stable_sort(step.work.begin(), step.work.end(),
-                     [](const expert_rows& lhs, const expert_rows& rhs) { return lhs.expert < rhs.expert; });
-    const auto number = ++st.last_step;
-    for (const auto ticket : tickets) {
-      auto& accepted = st.batches.at(ticket);
-      accepted.step = number;
-      if (accepted.batch.flow != 0)
-        step.trace = number;
-    }
-    st.steps.emplace(number, std::move(tickets));
-    st.watch.begin(number, now);
-    st.config.engine->submit(std::move(step), [host = caf::actor_cast<caf::weak_actor_ptr>(self),
-                                               number](expert_step_result result) {
-      post_result<expert_host_actor>(
-          host, std::make_shared<expert_step_done>(expert_step_done{number, std::move(result)}));
-    });
-    started = true;
-  }
-  if (started && st.config.metrics)
-    st.config.metrics->on_queue(st.queue.queued_rows());
-  const auto lingers = st.queue.lingers_until();
-  if (lingers && !st.linger_armed && st.steps.size() < st.config.max_steps_in_flight) {
-    st.linger_armed = true;
-    self->delayed_send(self, std::max(*lingers - self->clock().now(), std::chrono::nanoseconds{0}),
-                       linger_atom_v);
-  }
-}
-
-caf::result<expert_result> accept(host_pointer self, const expert_batch& batch) {
-  auto& st = self->state;
-  auto promise = self->make_response_promise<expert_result>();
-  const auto received_ns = batch.flow == 0 ? 0 : timeline::now_ns();
-  timeline::span accepting(timeline::event_kind::accept_batch, batch.flow);
-  accepting.args() = {batch.layer, batch.num_rows};
-  const auto flaw = flaw_of(batch, st.config.engine->shape());
-  if (!flaw.empty()) {
-    refuse(self, promise, ec::bad_request, flaw);
-    return promise;
-  }
-  for (const auto expert : batch.experts)
-    if (st.serving.count({batch.layer, expert}) == 0) {
-      refuse(self, promise, ec::not_hosted, names_of(st, batch, expert));
-      return promise;
-    }
-  const auto now = self->clock().now();
-  const auto ticket = ++st.last_ticket;
-  if (!st.queue.add(ticket, batch.layer, static_cast<uint32_t>(batch.rows.size()), now)) {
-    refuse(self, promise, ec::overloaded,
-           std::to_string(st.queue.queued_rows()) + " rows wait in " + st.config.address.name
-               + ", and it takes no more than " + std::to_string(st.config.max_queued_rows));
-    return promise;
-  }
-  st.held_rows += batch.rows.size();
-  st.batches.emplace(ticket, accepted_batch{batch, promise, now, 0, received_ns, 0});
-  if (st.config.metrics)
-    st.config.metrics->on_queue(st.queue.queued_rows());
-  start_steps(self);
-  return promise;
-}
-
 /// @returns when the answer leaves
-uint64_t trace_answer(const accepted_batch& accepted, uint64_t compute_ns) {
+std::uint64_t trace_answer(const accepted_batch& accepted, std::uint64_t compute_ns) {
   const auto& batch = accepted.batch;
   timeline::event served{.kind = timeline::event_kind::host_batch, .begin_ns = accepted.received_ns};
   served.id = batch.flow;
@@ -231,30 +62,8 @@ uint64_t trace_answer(const accepted_batch& accepted, uint64_t compute_ns) {
   return now_ns;
 }
 
-void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, uint64_t compute_ns) {
-  auto& st = self->state;
-  const auto& batch = accepted.batch;
-  expert_result result;
-  result.batch = batch.batch;
-  result.outputs = std::move(outputs);
-  result.queue_ns = accepted.queue_ns;
-  result.compute_ns = compute_ns;
-  result.queued_rows = st.held_rows;
-  ++st.status.batches;
-  st.status.rows += batch.rows.size();
-  if (st.config.metrics)
-    st.config.metrics->on_batch(batch.layer, static_cast<uint32_t>(batch.rows.size()), accepted.queue_ns,
-                                compute_ns);
-  timeline::span answering(timeline::event_kind::answer_batch, batch.flow);
-  if (batch.flow != 0) {
-    result.received_ns = accepted.received_ns;
-    result.answered_ns = trace_answer(accepted, compute_ns);
-  }
-  accepted.promise.deliver(std::move(result));
-}
-
 /// @param rows  [experts of the layer] of one step
-void count_work(expert_work& work, const std::vector<uint64_t>& rows, uint64_t compute_ns) {
+void count_work(expert_work& work, const std::vector<std::uint64_t>& rows, std::uint64_t compute_ns) {
   work.busy_ns += compute_ns;
   for (const auto count : rows) {
     work.runs += count > 0 ? 1 : 0;
@@ -262,44 +71,7 @@ void count_work(expert_work& work, const std::vector<uint64_t>& rows, uint64_t c
   }
 }
 
-void finish_step(host_pointer self, expert_step_done& done) {
-  auto& st = self->state;
-  const auto step = st.steps.find(done.step);
-  if (step == st.steps.end())
-    return;
-  st.watch.end(done.step, self->clock().now());
-  const auto tickets = std::move(step->second);
-  st.steps.erase(step);
-  ++st.status.steps;
-  auto& result = done.result;
-  if (result.error.empty() && result.outputs.size() != tickets.size())
-    result.error = "the engine answered " + std::to_string(result.outputs.size()) + " of "
-                   + std::to_string(tickets.size()) + " batches";
-  for (const auto ticket : tickets)
-    st.held_rows -= st.batches.at(ticket).batch.rows.size();
-  std::vector<uint64_t> rows;
-  for (size_t i = 0; i < tickets.size(); ++i) {
-    auto node = st.batches.extract(tickets[i]);
-    auto& accepted = node.mapped();
-    if (!result.error.empty()) {
-      refuse(self, accepted.promise, ec::engine_failed, st.config.address.name + ": " + result.error);
-      continue;
-    }
-    const auto& batch = accepted.batch;
-    rows.resize(st.config.engine->shape().layer_experts[batch.layer]);
-    for (size_t e = 0; e < batch.experts.size(); ++e)
-      rows[batch.experts[e]] += batch.offsets[e + 1] - batch.offsets[e];
-    if (i + 1 == tickets.size())
-      count_work(st.work, rows, result.compute_ns);
-    if (i + 1 == tickets.size() && st.config.metrics)
-      st.config.metrics->on_step(batch.layer, static_cast<uint32_t>(tickets.size()), rows, result.compute_ns);
-    answer_batch(self, accepted, std::move(result.outputs[i]), result.compute_ns);
-  }
-  apply_order(self);
-  start_steps(self);
-}
-
-/// Why an order cannot be carried out; empty when it can.
+/// @returns why an order cannot be carried out; empty if it can
 std::string flaw_of(const host_order& order, const expert_host_config& config) {
   const auto& layers = config.engine->shape().layer_experts;
   for (const auto id : order.experts)
@@ -312,131 +84,362 @@ std::string flaw_of(const host_order& order, const expert_host_config& config) {
   return {};
 }
 
-host_report report_of(const expert_host_state& state, const host_order& order, std::string error) {
-  return {order.term, order.order, {state.serving.begin(), state.serving.end()}, std::move(error)};
-}
+/// State of the expert host actor: batches become steps of the engine, and orders change what it holds.
+class expert_host_state {
+ public:
+  using pointer = local_expert_host_actor::stateful_pointer<expert_host_state>;
 
-caf::result<host_report> obey(host_pointer self, const host_order& order) {
-  auto& st = self->state;
-  auto promise = self->make_response_promise<host_report>();
-  const auto age = std::pair{order.term, order.order};
-  if (age < st.newest) {
-    promise.deliver(make_error(ec::stale_term, "order " + std::to_string(order.order) + " of term "
-                                                   + std::to_string(order.term)
-                                                   + " is older than one that is known"));
+  static inline const char* name = "expert_host";
+
+  void start(pointer actor, expert_host_config config) {
+    self_ = actor;
+    config_ = std::move(config);
+    queue_ = expert_queue{static_cast<std::uint32_t>(config_.engine->shape().layer_experts.size()),
+                          {.max_queued_rows = config_.max_queued_rows, .linger = config_.linger}};
+    if (config_.metrics)
+      config_.metrics->on_bounds(config_.max_queued_rows, config_.expert_memory_bytes);
+  }
+
+  caf::result<expert_result> accept(const expert_batch& batch) {
+    auto promise = self_->make_response_promise<expert_result>();
+    const auto received_ns = batch.flow == 0 ? 0 : timeline::now_ns();
+    timeline::span accepting(timeline::event_kind::accept_batch, batch.flow);
+    accepting.args() = {batch.layer, batch.num_rows};
+    const auto flaw = flaw_of(batch, config_.engine->shape());
+    if (!flaw.empty())
+      return refuse(promise, ec::bad_request, flaw);
+    for (const auto expert : batch.experts)
+      if (serving_.count({batch.layer, expert}) == 0)
+        return refuse(promise, ec::not_hosted, not_hosted(batch, expert));
+    const auto now = self_->clock().now();
+    const auto ticket = ++last_ticket_;
+    if (!queue_.add(ticket, batch.layer, static_cast<std::uint32_t>(batch.rows.size()), now))
+      return refuse(promise, ec::overloaded,
+                    std::to_string(queue_.queued_rows()) + " rows wait in " + config_.address.name
+                        + ", and it takes no more than " + std::to_string(config_.max_queued_rows));
+    held_rows_ += batch.rows.size();
+    batches_.emplace(ticket, accepted_batch{batch, promise, now, 0, received_ns, 0});
+    if (config_.metrics)
+      config_.metrics->on_queue(queue_.queued_rows());
+    start_steps();
     return promise;
   }
-  st.newest = age;
-  if (const auto flaw = flaw_of(order, st.config); !flaw.empty()) {
-    promise.deliver(report_of(st, order, flaw));
+
+  void finish_step(expert_step_done& done) {
+    const auto step = steps_.find(done.step);
+    if (step == steps_.end())
+      return;
+    watch_.end(done.step, self_->clock().now());
+    const auto tickets = std::move(step->second);
+    steps_.erase(step);
+    ++status_.steps;
+    auto& result = done.result;
+    if (result.error.empty() && result.outputs.size() != tickets.size())
+      result.error = "the engine answered " + std::to_string(result.outputs.size()) + " of "
+                     + std::to_string(tickets.size()) + " batches";
+    for (const auto ticket : tickets)
+      held_rows_ -= batches_.at(ticket).batch.rows.size();
+    std::vector<std::uint64_t> rows;
+    for (std::size_t i = 0; i < tickets.size(); ++i) {
+      auto node = batches_.extract(tickets[i]);
+      auto& accepted = node.mapped();
+      if (!result.error.empty()) {
+        refuse(accepted.promise, ec::engine_failed, config_.address.name + ": " + result.error);
+        continue;
+      }
+      const auto& batch = accepted.batch;
+      rows.resize(config_.engine->shape().layer_experts[batch.layer]);
+      for (std::size_t e = 0; e < batch.experts.size(); ++e)
+        rows[batch.experts[e]] += batch.offsets[e + 1] - batch.offsets[e];
+      if (i + 1 == tickets.size())
+        count_work(work_, rows, result.compute_ns);
+      if (i + 1 == tickets.size() && config_.metrics)
+        config_.metrics->on_step(batch.layer, static_cast<std::uint32_t>(tickets.size()), rows,
+                                 result.compute_ns);
+      answer_batch(accepted, std::move(result.outputs[i]), result.compute_ns);
+    }
+    apply_order();
+    start_steps();
+  }
+
+  void end_linger() {
+    linger_armed_ = false;
+    start_steps();
+  }
+
+  caf::result<host_report> obey(const host_order& order) {
+    auto promise = self_->make_response_promise<host_report>();
+    const auto age = std::pair{order.term, order.order};
+    if (age < newest_) {
+      promise.deliver(make_error(ec::stale_term, "order " + std::to_string(order.order) + " of term "
+                                                     + std::to_string(order.term)
+                                                     + " is older than one that is known"));
+      return promise;
+    }
+    newest_ = age;
+    if (const auto flaw = flaw_of(order, config_); !flaw.empty()) {
+      promise.deliver(report_of(order, flaw));
+      return promise;
+    }
+    // Older orders are void. A load that the engine has begun for one goes on, and this order reports it.
+    for (auto& [number, older] : orders_)
+      if (older.promise.pending())
+        older.promise.deliver(report_of(older.order, "replaced by order " + std::to_string(order.order)));
+    std::erase_if(orders_, [](const auto& entry) { return !entry.second.loading; });
+    const std::set<expert_id> wanted{order.experts.begin(), order.experts.end()};
+    serving_ = loaded_;
+    keep_only(serving_, order);
+    auto cleaned = order;
+    cleaned.experts.assign(wanted.begin(), wanted.end());
+    orders_.emplace(++last_order_, pending_order{std::move(cleaned), promise});
+    apply_order();
     return promise;
   }
-  // Older orders are void; what the engine already does for them goes on and is reported with this one.
-  for (auto& [number, older] : st.orders)
-    if (older.promise.pending())
-      older.promise.deliver(report_of(st, older.order, "replaced by order " + std::to_string(order.order)));
-  std::erase_if(st.orders, [](const auto& entry) { return !entry.second.loading; });
-  const std::set<expert_id> wanted{order.experts.begin(), order.experts.end()};
-  st.serving = st.loaded;
-  keep_only(st.serving, order);
-  auto cleaned = order;
-  cleaned.experts.assign(wanted.begin(), wanted.end());
-  st.orders.emplace(++st.last_order, pending_order{std::move(cleaned), promise});
-  apply_order(self);
-  return promise;
-}
 
-void finish_load(host_pointer self, expert_load_done_message& done) {
-  auto& st = self->state;
-  const auto found = st.orders.find(done.order);
-  if (found == st.orders.end())
-    return;
-  auto pending = std::move(found->second);
-  st.orders.erase(found);
-  st.loaded = {done.result.hosted.begin(), done.result.hosted.end()};
-  for (const auto& [number, later] : st.orders)
-    if (later.loading) // the engine is at it by now, and has dropped what it leaves out
-      keep_only(st.loaded, later.order);
-  st.serving = st.loaded;
-  keep_only(st.serving, st.orders.empty() ? pending.order : st.orders.rbegin()->second.order);
-  if (st.config.metrics)
-    st.config.metrics->on_hosted(st.serving.size(), st.serving.size() * st.config.engine->expert_bytes());
-  if (pending.promise.pending())
-    pending.promise.deliver(report_of(st, pending.order, std::move(done.result.error)));
-}
-
-worker_hello hello_of(expert_host_state& state, time_point now) {
-  const auto& shape = state.config.engine->shape();
-  worker_hello result;
-  result.address = state.config.address;
-  result.fingerprint = shape.fingerprint;
-  result.numerics_class = shape.numerics_class;
-  result.layer_experts = shape.layer_experts;
-  result.expert_memory_bytes = state.config.expert_memory_bytes;
-  result.expert_bytes = state.config.engine->expert_bytes();
-  result.hosted = {state.serving.begin(), state.serving.end()};
-  result.weights = state.config.weights;
-  result.engine = state.watch.look(now);
-  return result;
-}
-
-/// A promise that dies with its actor is never answered: answer all of them first.
-void answer_all(host_pointer self) {
-  auto& st = self->state;
-  const auto error = make_error(ec::shutting_down, st.config.address.name + " shuts down");
-  for (auto& [ticket, accepted] : st.batches)
-    accepted.promise.deliver(error);
-  for (auto& [number, pending] : st.orders)
+  void finish_load(expert_load_done_message& done) {
+    const auto found = orders_.find(done.order);
+    if (found == orders_.end())
+      return;
+    auto pending = std::move(found->second);
+    orders_.erase(found);
+    loaded_ = {done.result.hosted.begin(), done.result.hosted.end()};
+    for (const auto& [number, later] : orders_)
+      if (later.loading) // the engine has dropped the experts that it leaves out
+        keep_only(loaded_, later.order);
+    serving_ = loaded_;
+    keep_only(serving_, orders_.empty() ? pending.order : orders_.rbegin()->second.order);
+    if (config_.metrics)
+      config_.metrics->on_hosted(serving_.size(), serving_.size() * config_.engine->expert_bytes());
     if (pending.promise.pending())
-      pending.promise.deliver(error);
-  st.batches.clear();
-  st.held_rows = 0;
-  st.orders.clear();
-}
+      pending.promise.deliver(report_of(pending.order, std::move(done.result.error)));
+  }
 
-expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_config config) {
+  worker_hello hello() {
+    const auto& shape = config_.engine->shape();
+    worker_hello result;
+    result.address = config_.address;
+    result.fingerprint = shape.fingerprint;
+    result.config_id = shape.config_id;
+    result.numerics_class = shape.numerics_class;
+    result.layer_experts = shape.layer_experts;
+    result.engine = watch_.look(self_->clock().now());
+    result.of_role = expert_terms{.memory_bytes = config_.expert_memory_bytes,
+                                  .expert_bytes = config_.engine->expert_bytes(),
+                                  .hosted = {serving_.begin(), serving_.end()},
+                                  .weights = config_.weights,
+                                  .topology = config_.topology};
+    return result;
+  }
+
+  lease_renewal load() {
+    lease_renewal result;
+    result.id = config_.address.id;
+    result.running = batches_.size();
+    result.waiting = queue_.queued_rows();
+    result.engine = watch_.look(self_->clock().now());
+    if (config_.metrics)
+      config_.metrics->on_engine(result.engine);
+    result.of_role = expert_load{work_};
+    return result;
+  }
+
+  expert_host_status status() {
+    status_.hosted = {serving_.begin(), serving_.end()};
+    status_.queued_rows = queue_.queued_rows();
+    return status_;
+  }
+
+  /// CAF does not answer a promise whose actor ends: answers all of them.
+  void answer_all() {
+    const auto error = make_error(ec::shutting_down, config_.address.name + " shuts down");
+    for (auto& [ticket, accepted] : batches_)
+      accepted.promise.deliver(error);
+    for (auto& [number, pending] : orders_)
+      if (pending.promise.pending())
+        pending.promise.deliver(error);
+    batches_.clear();
+    held_rows_ = 0;
+    orders_.clear();
+  }
+
+ private:
+  void start_steps() {
+    auto started = false;
+    while (steps_.size() < config_.max_steps_in_flight) {
+      std::uint32_t layer = 0;
+      const auto now = self_->clock().now();
+      auto tickets = queue_.next(now, layer);
+      if (tickets.empty())
+        break;
+      expert_step step;
+      step.layer = layer;
+      for (const auto ticket : tickets) {
+        auto& accepted = batches_.at(ticket);
+        auto& batch = accepted.batch;
+        accepted.queue_ns = nanoseconds_between(accepted.arrived, now);
+        const auto index = static_cast<std::uint32_t>(step.batches.size());
+        for (std::size_t i = 0; i < batch.experts.size(); ++i) {
+          const auto first = batch.offsets[i];
+          step.work.push_back({batch.experts[i],
+                               index,
+                               first,
+                               {batch.rows.begin() + first, batch.rows.begin() + batch.offsets[i + 1]}});
+        }
+        step.batches.push_back({static_cast<std::uint32_t>(batch.rows.size()), std::move(batch.activations)});
+      }
+      std::stable_sort(
+          step.work.begin(), step.work.end(),
+          [](const expert_rows& lhs, const expert_rows& rhs) { return lhs.expert < rhs.expert; });
+      const auto number = ++last_step_;
+      for (const auto ticket : tickets) {
+        auto& accepted = batches_.at(ticket);
+        accepted.step = number;
+        if (accepted.batch.flow != 0)
+          step.trace = number;
+      }
+      steps_.emplace(number, std::move(tickets));
+      watch_.begin(number, now);
+      config_.engine->submit(std::move(step), [host = caf::actor_cast<caf::weak_actor_ptr>(self_),
+                                               number](expert_step_result result) {
+        post_result<local_expert_host_actor>(
+            host, std::make_shared<expert_step_done>(expert_step_done{number, std::move(result)}));
+      });
+      started = true;
+    }
+    if (started && config_.metrics)
+      config_.metrics->on_queue(queue_.queued_rows());
+    const auto lingers = queue_.lingers_until();
+    if (lingers && !linger_armed_ && steps_.size() < config_.max_steps_in_flight) {
+      linger_armed_ = true;
+      self_->delayed_send(self_, std::max(*lingers - self_->clock().now(), std::chrono::nanoseconds{0}),
+                          linger_atom_v);
+    }
+  }
+
+  void answer_batch(accepted_batch& accepted, payload outputs, std::uint64_t compute_ns) {
+    const auto& batch = accepted.batch;
+    expert_result result;
+    result.batch = batch.batch;
+    result.outputs = std::move(outputs);
+    result.queue_ns = accepted.queue_ns;
+    result.compute_ns = compute_ns;
+    result.queued_rows = held_rows_;
+    ++status_.batches;
+    status_.rows += batch.rows.size();
+    if (config_.metrics)
+      config_.metrics->on_batch(batch.layer, static_cast<std::uint32_t>(batch.rows.size()), accepted.queue_ns,
+                                compute_ns);
+    timeline::span answering(timeline::event_kind::answer_batch, batch.flow);
+    if (batch.flow != 0) {
+      result.received_ns = accepted.received_ns;
+      result.answered_ns = trace_answer(accepted, compute_ns);
+    }
+    accepted.promise.deliver(std::move(result));
+  }
+
+  /// @returns `promise`
+  result_promise refuse(result_promise& promise, ec code, const std::string& text) {
+    if (config_.metrics)
+      config_.metrics->on_refusal(code);
+    promise.deliver(make_error(code, text));
+    return promise;
+  }
+
+  std::string not_hosted(const expert_batch& batch, std::uint32_t expert) const {
+    return "expert " + std::to_string(expert) + " of layer " + std::to_string(batch.layer)
+           + " is not hosted by " + config_.address.name + " (the batch goes by version "
+           + std::to_string(batch.layer_version) + " of the layer's placement)";
+  }
+
+  /// Hands the newest order to the engine once no accepted batch needs what it releases.
+  void apply_order() {
+    if (orders_.empty())
+      return;
+    auto& [number, pending] = *orders_.rbegin();
+    if (pending.loading || work_needs_released(pending.order))
+      return;
+    pending.loading = true;
+    keep_only(loaded_, pending.order);
+    config_.engine->host(
+        pending.order.experts, fetch_for(pending.order),
+        [host = caf::actor_cast<caf::weak_actor_ptr>(self_), order = number](expert_load_result result) {
+          post_result<local_expert_host_actor>(host, std::make_shared<expert_load_done_message>(
+                                                         expert_load_done_message{order, std::move(result)}));
+        });
+  }
+
+  /// True while an accepted batch needs an expert that the engine would drop for `order`.
+  bool work_needs_released(const host_order& order) const {
+    const std::set<expert_id> kept{order.experts.begin(), order.experts.end()};
+    for (const auto& [ticket, accepted] : batches_)
+      for (const auto expert : accepted.batch.experts)
+        if (kept.count({accepted.batch.layer, expert}) == 0)
+          return true;
+    return false;
+  }
+
+  /// How the engine fetches experts of an order from other workers; empty if it reads files.
+  expert_fetch fetch_for(const host_order& order) const {
+    if (!config_.fetcher)
+      return {};
+    std::map<expert_id, std::vector<worker_address>> sources;
+    for (const auto& source : order.sources)
+      for (const auto id : source.experts)
+        sources[id].push_back(source.worker);
+    // Adjacent experts start with different workers, so that no worker sends them all.
+    for (auto& [id, workers] : sources)
+      std::rotate(workers.begin(), workers.begin() + id.index % workers.size(), workers.end());
+    return [fetcher = config_.fetcher, sources = std::move(sources)](
+               expert_id id, std::shared_ptr<expert_sink> sink, expert_fetch_done done) {
+      const auto found = sources.find(id);
+      auto workers = found == sources.end() ? std::vector<worker_address>{} : found->second;
+      caf::anon_send(fetcher,
+                     std::make_shared<weights_job>(id, std::move(workers), std::move(sink), std::move(done)));
+    };
+  }
+
+  host_report report_of(const host_order& order, std::string error) const {
+    return {order.term, order.order, {serving_.begin(), serving_.end()}, std::move(error)};
+  }
+
+  pointer self_ = nullptr;
+  expert_host_config config_;
+  expert_queue queue_{0, {}};
+  std::map<expert_queue::ticket, accepted_batch> batches_; ///< queued, or at the engine
+  std::map<std::uint64_t, std::vector<expert_queue::ticket>> steps_;
+  std::uint64_t held_rows_ = 0; ///< of `batches_`
+  engine_watch watch_;
+  std::uint64_t last_ticket_ = 0;
+  std::uint64_t last_step_ = 0;
+  /// Experts in the engine that no order handed to it drops: the engine drops before it loads.
+  std::set<expert_id> loaded_;
+  std::set<expert_id> serving_; ///< those of `loaded_` that new batches may use
+  std::map<std::uint64_t, pending_order> orders_;
+  std::uint64_t last_order_ = 0;                     ///< the host's own count, not the scheduler's
+  std::pair<std::uint64_t, std::uint64_t> newest_{}; ///< (term, order) of the newest order
+  bool linger_armed_ = false;
+  expert_host_status status_;
+  expert_work work_;
+};
+
+local_expert_host_actor::behavior_type expert_host(expert_host_state::pointer self,
+                                                   expert_host_config config) {
   auto& state = self->state;
-  state.config = std::move(config);
-  expert_queue::limits limits;
-  limits.max_queued_rows = state.config.max_queued_rows;
-  limits.linger = state.config.linger;
-  state.queue =
-      expert_queue{static_cast<uint32_t>(state.config.engine->shape().layer_experts.size()), limits};
-  if (state.config.metrics)
-    state.config.metrics->on_bounds(state.config.max_queued_rows, state.config.expert_memory_bytes);
+  state.start(self, std::move(config));
   self->set_exit_handler([self](caf::exit_msg& message) {
-    answer_all(self);
+    self->state.answer_all();
     self->quit(std::move(message.reason));
   });
   return {
-      [self](const expert_batch& batch) { return accept(self, batch); },
-      [self](const host_order& order) { return obey(self, order); },
-      [self](caf::join_atom) { return hello_of(self->state, self->clock().now()); },
-      [self](load_atom) {
-        auto& st = self->state;
-        lease_renewal result;
-        result.id = st.config.address.id;
-        result.running = st.batches.size();
-        result.waiting = st.queue.queued_rows();
-        result.engine = st.watch.look(self->clock().now());
-        if (st.config.metrics)
-          st.config.metrics->on_engine(result.engine);
-        result.work = st.work;
-        return result;
-      },
+      [&state](const expert_batch& batch) { return state.accept(batch); },
+      [&state](const host_order& order) { return state.obey(order); },
+      [&state](caf::join_atom) { return state.hello(); },
+      [&state](load_atom) { return state.load(); },
       [](const cluster_view&) {},
-      [self](const expert_step_ptr& done) { finish_step(self, *done); },
-      [self](const expert_load_ptr& done) { finish_load(self, *done); },
-      [self](linger_atom) {
-        self->state.linger_armed = false;
-        start_steps(self);
-      },
-      [self](status_atom) {
-        auto& st = self->state;
-        st.status.hosted = {st.serving.begin(), st.serving.end()};
-        st.status.queued_rows = st.queue.queued_rows();
-        return st.status;
-      },
+      [&state](const expert_step_ptr& done) { state.finish_step(*done); },
+      [&state](const expert_load_ptr& done) { state.finish_load(*done); },
+      [&state](linger_atom) { state.end_linger(); },
+      [&state](status_atom) { return state.status(); },
   };
 }
 

@@ -2,9 +2,9 @@
 
 namespace troupe {
 
-expert_queue::expert_queue(uint32_t num_layers, limits config) : limits_(config), layers_(num_layers) {}
+expert_queue::expert_queue(std::uint32_t num_layers, limits config) : limits_(config), layers_(num_layers) {}
 
-bool expert_queue::add(ticket batch, uint32_t layer, uint32_t num_rows, time_point now) {
+bool expert_queue::add(ticket batch, std::uint32_t layer, std::uint32_t num_rows, time_point now) {
   if (queued_rows_ > 0 && queued_rows_ + num_rows > limits_.max_queued_rows)
     return false;
   layers_.at(layer).push_back({batch, num_rows, now});
@@ -12,13 +12,13 @@ bool expert_queue::add(ticket batch, uint32_t layer, uint32_t num_rows, time_poi
   return true;
 }
 
-std::vector<expert_queue::ticket> expert_queue::next(time_point now, uint32_t& layer) {
+std::vector<expert_queue::ticket> expert_queue::next(time_point now, std::uint32_t& layer) {
   std::deque<entry>* oldest = nullptr;
-  for (uint32_t i = 0; i < layers_.size(); ++i) {
+  for (std::uint32_t i = 0; i < layers_.size(); ++i) {
     auto& queue = layers_[i];
     if (queue.empty() || ready_at(queue) > now)
       continue;
-    // Batches that arrived at the same time: by ticket, which is by arrival too.
+    // Batches that arrived at the same time run by ticket, which is the order of arrival, too.
     if (oldest == nullptr || queue.front().arrived < oldest->front().arrived
         || (queue.front().arrived == oldest->front().arrived
             && queue.front().batch < oldest->front().batch)) {
@@ -27,7 +27,7 @@ std::vector<expert_queue::ticket> expert_queue::next(time_point now, uint32_t& l
     }
   }
   std::vector<ticket> result;
-  uint64_t rows = 0;
+  std::uint64_t rows = 0;
   while (oldest != nullptr && !oldest->empty()
          && (result.empty() || rows + oldest->front().num_rows <= limits_.max_step_rows)) {
     rows += oldest->front().num_rows;

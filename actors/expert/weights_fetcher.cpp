@@ -7,10 +7,10 @@
 #include <caf/actor_system.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/error.hpp"
 #include "actors/expert/expert_host_metrics.hpp"
-#include "actors/expert/weights_messages.hpp"
 #include "actors/expert/weights_sender.hpp"
+#include "actors/protocol/error.hpp"
+#include "actors/protocol/weights_messages.hpp"
 #include "actors/timeline/timeline.hpp"
 
 namespace troupe {
@@ -44,23 +44,23 @@ const char* name_of(fetch_outcome outcome) {
   return "damaged";
 }
 
-using time_point = caf::actor_clock::time_point;
+using clock_time = caf::actor_clock::time_point;
 
-/// A job under way.
+/// A running job.
 struct weights_fetch {
   weights_job_ptr job;
-  uint64_t number = 0;                       ///< of the attempt: every source is told another one
-  std::vector<worker_address> left;          ///< still to be asked, the next one last
-  std::vector<worker_address> busy;          ///< to be asked again
-  time_point busy_until;                     ///< how long
-  worker_address source;                     ///< that is being asked
-  weights_sender_actor sender;               ///< the same
-  std::string layout;                        ///< what it says of the expert
-  uint64_t num_bytes = 0;                    ///< likewise
-  uint64_t checksum = 0;                     ///< likewise
-  uint64_t received = 0;                     ///< of it
-  uint64_t begin_ns = 0;                     ///< of the attempt; 0: it is not traced
-  std::map<std::string, std::string> errors; ///< by source, the last one of each
+  std::uint64_t number = 0;                  ///< of the attempt: each source gets another number
+  std::vector<worker_address> left;          ///< not asked yet, the next one last
+  std::vector<worker_address> busy;          ///< asked again later
+  clock_time busy_until;                     ///< end of asking busy sources again
+  worker_address source;                     ///< the source that is asked now
+  weights_sender_actor sender;               ///< its actor
+  std::string layout;                        ///< as the source reports it
+  std::uint64_t num_bytes = 0;               ///< as the source reports it
+  std::uint64_t checksum = 0;                ///< as the source reports it
+  std::uint64_t received = 0;                ///< bytes received from the source
+  std::uint64_t begin_ns = 0;                ///< begin of the attempt; 0: it is not traced
+  std::map<std::string, std::string> errors; ///< by source, the last error of each
 };
 
 namespace {
@@ -69,15 +69,15 @@ struct weights_fetcher_state {
   static inline const char* name = "weights_fetcher";
 
   weights_fetcher_config config;
-  uint64_t last_number = 0;
-  std::map<worker_id, time_point> avoided; ///< silent ones, until when
+  std::uint64_t last_number = 0;
+  std::map<worker_id, clock_time> avoided; ///< sources that did not answer, until when
 };
 
 using fetcher_pointer = weights_fetcher_actor::stateful_pointer<weights_fetcher_state>;
 
 void next_source(fetcher_pointer self, const weights_fetch_ptr& fetch);
 
-/// An attempt has ended.
+/// Counts and records an attempt that has ended.
 void count(fetcher_pointer self, const weights_fetch& fetch, fetch_outcome outcome) {
   if (self->state.config.metrics)
     self->state.config.metrics->on_fetch(outcome);
@@ -86,7 +86,7 @@ void count(fetcher_pointer self, const weights_fetch& fetch, fetch_outcome outco
   timeline::event fetched{.kind = timeline::event_kind::weights_fetch, .begin_ns = fetch.begin_ns};
   fetched.id = timeline::packed(fetch.job->expert.layer, fetch.job->expert.index);
   fetched.duration_ns = timeline::now_ns() - fetch.begin_ns;
-  fetched.args = {fetch.received, fetch.source.id.value, static_cast<uint64_t>(outcome)};
+  fetched.args = {fetch.received, fetch.source.id.value, static_cast<std::uint64_t>(outcome)};
   timeline::record(fetched, fetch.source.name);
 }
 
@@ -112,8 +112,8 @@ void failed(fetcher_pointer self, const weights_fetch_ptr& fetch, const caf::err
 
 void ask(fetcher_pointer self, const weights_fetch_ptr& fetch);
 
-/// Why a piece is not the one that was asked for; empty when it is.
-std::string flaw_of(const weights_fetch& fetch, const weights_chunk& chunk, uint32_t max_bytes) {
+/// @returns why a chunk is not the one that was asked for; empty if it is
+std::string flaw_of(const weights_fetch& fetch, const weights_chunk& chunk, std::uint32_t max_bytes) {
   if (fetch.received > 0
       && (chunk.layout != fetch.layout || chunk.num_bytes != fetch.num_bytes
           || chunk.checksum != fetch.checksum))
@@ -210,7 +210,7 @@ void begin(fetcher_pointer self, const weights_job_ptr& job) {
   fetch->job = job;
   fetch->busy_until = now + defaults::weights_busy_wait;
   fetch->left.assign(job->sources.rbegin(), job->sources.rend());
-  // The next one is last: those to avoid come first.
+  // The next source is the last element, so those to avoid come first.
   std::stable_partition(fetch->left.begin(), fetch->left.end(),
                         [&](const worker_address& source) { return avoided.count(source.id) > 0; });
   next_source(self, fetch);

@@ -1,4 +1,4 @@
-// The WEIGHTS FETCHER of an expert worker: gets experts that the worker is to load from others that have
+// The WEIGHTS FETCHER of an expert worker: fetches experts that the worker must load from workers that have
 // them.
 #pragma once
 
@@ -12,18 +12,18 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/atoms.hpp"
-#include "actors/cluster/cluster_messages.hpp"
-#include "actors/cluster/directory.hpp"
-#include "actors/defaults.hpp"
 #include "actors/engine/engine.hpp"
+#include "actors/protocol/atoms.hpp"
+#include "actors/protocol/cluster_messages.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/directory_actor.hpp"
 
 namespace troupe {
 
 struct expert_host_metrics; // expert_host_metrics.hpp
 
-/// One expert to be fetched. `done` is told once, at the latest when the last pointer to it goes: a fetcher
-/// that ends, or has ended, leaves nobody waiting.
+/// One expert to be fetched. `done` is called once, at the latest when the last pointer to the job is
+/// destroyed, so that no caller waits for a fetcher that has ended.
 struct weights_job {
   weights_job(expert_id which, std::vector<worker_address> from, std::shared_ptr<expert_sink> to,
               expert_fetch_done when_done);
@@ -31,11 +31,11 @@ struct weights_job {
   weights_job(const weights_job&) = delete;
   weights_job& operator=(const weights_job&) = delete;
 
-  /// @param error  empty: all is in the sink
+  /// @param error  empty if all bytes are in the sink
   void finish(std::string error);
 
   const expert_id expert;
-  const std::vector<worker_address> sources; ///< in the order in which they are to be asked
+  const std::vector<worker_address> sources; ///< in the order in which they are asked
   const std::shared_ptr<expert_sink> sink;
 
  private:
@@ -45,7 +45,7 @@ struct weights_job {
 using weights_job_ptr = std::shared_ptr<weights_job>;
 
 struct weights_fetch;
-/// A fetch that goes on after a pause.
+/// A fetch that continues after a pause.
 using weights_fetch_ptr = std::shared_ptr<weights_fetch>;
 
 } // namespace troupe
@@ -57,20 +57,20 @@ namespace troupe {
 
 /// The WEIGHTS FETCHER interface.
 using weights_fetcher_actor = caf::typed_actor<
-    // Asks one source after another for pieces, one piece at a time, each with a deadline, until one of them
-    // has given all of it and the checksum is right. A source that fails in any way is left for the next one,
-    // which begins anew. When there is none left, the job ends with what was wrong with each (local only).
+    // Asks one source after another for chunks, one chunk at a time, each with a deadline, until one source
+    // has sent the whole expert with the right checksum. If a source fails, the fetch starts again at the
+    // next one. After the last source the job ends with the error of each (local only).
     caf::reacts_to<weights_job_ptr>,
     // All sources were busy: asks them again (local only).
     caf::reacts_to<weights_fetch_ptr>>;
 
 struct weights_fetcher_config {
   worker_id reader;           ///< this worker
-  std::string fingerprint;    ///< of its model
-  std::string numerics_class; ///< its own
+  std::string fingerprint;    ///< of this worker's model
+  std::string numerics_class; ///< of this worker
   directory_actor directory;
-  bool has_files = false; ///< sources that are busy are not waited for
-  uint32_t chunk_bytes = defaults::weights_chunk_bytes;
+  bool has_files = false; ///< true: does not wait for busy sources
+  std::uint32_t chunk_bytes = defaults::weights_chunk_bytes;
   bool own_thread = true;
   std::shared_ptr<expert_host_metrics> metrics; ///< may be null
 };

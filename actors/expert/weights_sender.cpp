@@ -8,8 +8,8 @@
 #include <caf/actor_system.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/error.hpp"
 #include "actors/expert/expert_host_metrics.hpp"
+#include "actors/protocol/error.hpp"
 #include "actors/timeline/timeline.hpp"
 
 namespace troupe {
@@ -18,11 +18,11 @@ namespace {
 
 using time_point = caf::actor_clock::time_point;
 
-/// An expert on its way to one reader.
+/// An expert that is sent to one reader.
 struct open_fetch {
   expert_id expert;
   std::shared_ptr<const expert_image> image;
-  uint64_t checksum = 0;
+  std::uint64_t checksum = 0;
   time_point used;
 };
 
@@ -30,7 +30,7 @@ struct weights_sender_state {
   static inline const char* name = "weights_sender";
 
   weights_sender_config config;
-  std::map<std::pair<worker_id, uint64_t>, open_fetch> open; ///< by reader and its fetch
+  std::map<std::pair<worker_id, std::uint64_t>, open_fetch> open; ///< by reader and the number of its fetch
   bool ticks = false;
 };
 
@@ -46,7 +46,7 @@ void forget_idle(sender_pointer self) {
                 [now](const auto& entry) { return now - entry.second.used >= defaults::weights_idle; });
 }
 
-/// A reader has one fetch at a time: with the first piece of the next one it has given up the last.
+/// A reader has one fetch at a time: the first chunk of a fetch ends the one before.
 caf::result<weights_chunk> read(sender_pointer self, const weights_read& what) {
   auto& state = self->state;
   const auto& shape = state.config.engine->shape();
@@ -84,7 +84,7 @@ caf::result<weights_chunk> read(sender_pointer self, const weights_read& what) {
                                            + " on, or the fetch is of another expert");
   }
   const auto length =
-      std::min<uint64_t>({what.max_bytes, state.config.max_chunk_bytes, num_bytes - what.offset});
+      std::min<std::uint64_t>({what.max_bytes, state.config.max_chunk_bytes, num_bytes - what.offset});
   weights_chunk chunk;
   chunk.layout = fetch.image->layout();
   chunk.num_bytes = num_bytes;

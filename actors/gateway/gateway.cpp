@@ -13,13 +13,9 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
-#include "actors/cluster/resolve_any.hpp"
-#include "actors/cluster/trace_control.hpp"
-#include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
-#include "actors/history/history.hpp"
-#include "actors/rebalancer/rebalancer.hpp"
-#include "actors/scheduler/scheduler.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/scheduler_actor.hpp"
 
 namespace troupe {
 
@@ -27,44 +23,43 @@ namespace {
 
 using time_point = caf::actor_clock::time_point;
 
-/// An admission that is not answered: on its way to the scheduler, or held while there is none.
+/// An admission without an answer yet: sent to the scheduler, or held while there is no scheduler.
 struct open_admission {
   admission_request request;
   caf::typed_response_promise<assignment> promise;
   caf::weak_actor_ptr session;
-  uint64_t arrival = 0;
-  uint64_t flight = 0;    ///< names the question to the scheduler that may answer it; 0: held
-  bool was_asked = false; ///< of some scheduler, which may still have it, fenced or not
-  time_point deadline;    ///< of the request
-  time_point expires;     ///< while held
+  std::uint64_t arrival = 0;
+  std::uint64_t flight = 0; ///< number of the request to the scheduler whose answer counts; 0: held
+  bool was_asked = false;   ///< was sent to some scheduler, which may still have it
+  time_point deadline;      ///< of the request
+  time_point expires;       ///< while held
 };
 
 struct gateway_place {
   caf::weak_actor_ptr session;
   held_place held;
-  time_point last_word; ///< of its worker; as of `told`
-  time_point told;      ///< when the session last said that it hears nothing
+  time_point last_word; ///< when the worker was last heard; as of `told`
+  time_point told;      ///< when the session last reported silence
 };
 
 struct gateway_state {
-  using interface = gateway_actor::extend_with<trace_control_actor>;
-  using pointer = interface::stateful_pointer<gateway_state>;
+  using pointer = gateway_actor::stateful_pointer<gateway_state>;
 
   static inline const char* name = "gateway";
 
   gateway_config config;
-  scheduler_actor scheduler;  ///< null while it is away
-  size_t active_endpoint = 0; ///< of the scheduler whose services are asked first, modulo their number
-  time_point away_since;      ///< while it is away
+  scheduler_actor scheduler; ///< null while it is away
+  time_point away_since;     ///< while it is away
   cluster_view view;
-  uint32_t max_model_len = 0; ///< the last that was told
-  uint64_t next_arrival = 0;
-  uint64_t next_flight = 0;
-  time_point next_tick = time_point::max(); ///< the earliest that is on its way
+  bool has_been_ready = false;     ///< at least one view was ready
+  std::uint32_t max_model_len = 0; ///< last value passed to on_context
+  std::uint64_t next_arrival = 0;
+  std::uint64_t next_flight = 0;
+  time_point next_tick = time_point::max(); ///< when the next tick arrives
   std::map<request_id, open_admission> open;
-  uint64_t open_bytes = 0; ///< by `held_bytes_of`, of all of them
+  std::uint64_t open_bytes = 0; ///< sum of `held_bytes_of` over `open`
   std::map<request_id, gateway_place> places;
-  /// Ended while the scheduler was away; at most as many as it had been asked for.
+  /// Requests that ended while the scheduler was away. Bounded by the number of requests sent to it.
   std::set<request_id> unsent_done;
   std::map<worker_id, caf::strong_actor_ptr> workers; ///< under monitor
   std::map<worker_id, std::vector<caf::typed_response_promise<caf::strong_actor_ptr>>> resolving;
@@ -72,8 +67,8 @@ struct gateway_state {
 
 using pointer = gateway_state::pointer;
 
-/// What an open admission takes of the room for requests that are held: nothing when it is promised.
-uint64_t held_bytes_of(const admission_request& request) {
+/// Bytes that an open admission counts against defaults::max_held_bytes: 0 if it is promised.
+std::uint64_t held_bytes_of(const admission_request& request) {
   return is_promised(request) ? 0 : queue_bytes_of(request);
 }
 
@@ -89,7 +84,7 @@ void answer(pointer self, request_id id, const caf::error& error) {
   close(self, found);
 }
 
-/// Makes sure that a tick comes at `when`, or earlier.
+/// Schedules a tick at `when` unless an earlier one is scheduled.
 void tick_before(pointer self, time_point when) {
   auto now = self->clock().now();
   auto at = std::min(std::max(when, now), now + time_point::duration{defaults::scheduler_away});
@@ -99,8 +94,8 @@ void tick_before(pointer self, time_point when) {
   self->delayed_send(self, at - now, caf::tick_atom_v);
 }
 
-/// Keeps the request until a scheduler is there: new ones for defaults::scheduler_away, promised ones until
-/// their own deadline.
+/// Keeps the request until a scheduler is there: new requests for defaults::scheduler_away, promised requests
+/// until their own deadline.
 void hold(pointer self, open_admission& admission) {
   auto now = self->clock().now();
   admission.flight = 0;
@@ -113,26 +108,26 @@ void hold(pointer self, open_admission& admission) {
 
 void forward(pointer self, open_admission& admission);
 
-/// @param num_tokens  of its answer; 0: there is none
-void tell_done(pointer self, request_id id, uint32_t num_tokens = 0) {
+/// @param num_tokens  length of the answer; 0: there is no answer
+void tell_done(pointer self, request_id id, std::uint32_t num_tokens = 0) {
   if (!self->state.scheduler)
-    self->state.unsent_done.insert(id); // the next one knows nothing that the length would be learned with
+    self->state.unsent_done.insert(id); // without the length: the next scheduler has not seen the request
   else if (num_tokens > 0)
     self->send(self->state.scheduler, done_atom_v, id, num_tokens);
   else
     self->send(self->state.scheduler, done_atom_v, id);
 }
 
-void admission_failed(pointer self, request_id id, uint64_t flight, const caf::error& error) {
+void admission_failed(pointer self, request_id id, std::uint64_t flight, const caf::error& error) {
   auto found = self->state.open.find(id);
   if (found == self->state.open.end() || found->second.flight != flight)
     return;
-  // The member will tell when there is a scheduler again, or when this one, which has fenced us, has us back.
+  // The member reports the next scheduler, or this one once it has taken the fenced gateway back.
   if (is_peer_down(error) || code_of(error) == ec::shutting_down || code_of(error) == ec::peer_down)
     hold(self, found->second);
   else if (error == caf::sec::request_timeout) {
     answer(self, id, make_error(ec::deadline_exceeded, "the scheduler did not answer in time"));
-    tell_done(self, id); // it may answer yet, and give a place
+    tell_done(self, id); // it may still answer and give a place
   } else
     answer(self, id, error);
 }
@@ -145,7 +140,7 @@ void forward(pointer self, open_admission& admission) {
   auto request = admission.request;
   auto left = std::chrono::duration_cast<std::chrono::milliseconds>(admission.deadline - self->clock().now());
   left = std::max(left, std::chrono::milliseconds{0});
-  request.deadline_ms = static_cast<uint64_t>(left.count());
+  request.deadline_ms = static_cast<std::uint64_t>(left.count());
   self->request(self->state.scheduler, left + defaults::local_request, std::move(request))
       .then(
           [self, id, flight](assignment& place) {
@@ -188,7 +183,7 @@ caf::result<assignment> on_admission(pointer self, const admission_request& requ
   return promise;
 }
 
-void on_done(pointer self, request_id id, uint32_t num_tokens = 0) {
+void on_done(pointer self, request_id id, std::uint32_t num_tokens = 0) {
   auto& state = self->state;
   auto was_asked = state.places.erase(id) > 0;
   if (auto found = state.open.find(id); found != state.open.end()) {
@@ -217,7 +212,7 @@ void on_scheduler(pointer self, const caf::strong_actor_ptr& handle) {
   }
   for (auto id : std::exchange(state.unsent_done, {}))
     self->send(state.scheduler, done_atom_v, id);
-  // Whatever was asked of an earlier scheduler is asked again: a queue dies with its scheduler.
+  // A queue dies with its scheduler: requests sent to an earlier one are sent again.
   for (auto* admission : in_order)
     forward(self, *admission);
 }
@@ -254,6 +249,7 @@ void on_view(pointer self, const cluster_view& view) {
     if (state.config.on_context)
       state.config.on_context(view.max_model_len);
   }
+  state.has_been_ready = state.has_been_ready || view.ready;
   auto previous = std::exchange(state.view, view);
   for (const auto& worker : previous.workers) {
     if (has_worker(view, worker.id))
@@ -274,12 +270,11 @@ void resolved(pointer self, worker_id id, const caf::expected<caf::strong_actor_
   auto waiting = self->state.resolving.extract(id);
   if (!waiting)
     return;
-  for (auto& promise : waiting.mapped()) {
+  for (auto& promise : waiting.mapped())
     if (result)
       promise.deliver(*result);
     else
       promise.deliver(result.error());
-  }
   if (result && self->state.workers.emplace(id, *result).second)
     self->monitor(caf::actor_cast<caf::actor>(*result));
 }
@@ -312,8 +307,10 @@ caf::result<caf::strong_actor_ptr> on_resolve(pointer self, const worker_address
 worker_hello hello_of(const gateway_state& state) {
   worker_hello hello;
   hello.address = state.config.address;
+  hello.config_id = state.config.config_id;
+  auto& terms = hello.of_role.emplace<gateway_terms>();
   for (const auto& [id, place] : state.places)
-    hello.places.push_back(place.held);
+    terms.places.push_back(place.held);
   return hello;
 }
 
@@ -322,106 +319,27 @@ lease_renewal load_of(const gateway_state& state, time_point now) {
   load.id = state.config.address.id;
   load.running = state.places.size();
   load.waiting = state.open.size();
-  std::map<worker_id, uint64_t> silences; // the longest of each worker
+  std::map<worker_id, std::uint64_t> silences; // the longest of each worker
   for (const auto& [id, place] : state.places) {
     if (place.told == time_point{} || now - place.told > 2 * time_point::duration{defaults::session_tick})
-      continue; // its session has heard something since, or says so no longer
+      continue; // the session has heard from the worker since, or no longer reports silence
     const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(now - place.last_word);
     auto& longest = silences[place.held.worker];
-    longest = std::max(longest, static_cast<uint64_t>(silent.count()));
+    longest = std::max(longest, static_cast<std::uint64_t>(silent.count()));
   }
+  auto& complaints = load.of_role.emplace<gateway_load>().complaints;
   for (const auto& [worker, silent_ms] : silences)
-    load.complaints.push_back({worker, silent_ms});
+    complaints.push_back({worker, silent_ms});
   return load;
 }
 
-caf::result<scheduler_status> on_status(pointer self) {
-  if (!self->state.scheduler)
-    return make_error(ec::not_ready, "the scheduler is away");
-  auto promise = self->make_response_promise<scheduler_status>();
-  self->request(self->state.scheduler, defaults::local_request, status_atom_v)
-      .then([promise](scheduler_status& status) mutable { promise.deliver(std::move(status)); },
-            [promise](const caf::error& error) mutable {
-              promise.deliver(make_error(ec::not_ready, "the scheduler does not answer: " + text_of(error)));
-            });
-  return promise;
-}
-
-/// A question to an actor beside the active scheduler. It is a rare one, so that actor is looked for each
-/// time.
-///
-/// @param unreachable  called with the error when there is nobody to ask
-/// @param unanswered   called with the error of the one that was asked
-template <class Handle, class Answer, class Unreachable, class Unanswered, class Deadline, class... Parts>
-caf::result<Answer> pass_on(pointer self, const std::string& service, Deadline deadline,
-                            Unreachable unreachable, Unanswered unanswered, Parts... question) {
-  auto promise = self->make_response_promise<Answer>();
-  auto& config = self->state.config;
-  resolve_any(
-      self, config.directory, config.scheduler_endpoints, service, self->state.active_endpoint,
-      [=](const caf::strong_actor_ptr& handle, size_t endpoint) mutable {
-        self->state.active_endpoint = endpoint;
-        self->request(caf::actor_cast<Handle>(handle), deadline, question...)
-            .then([promise](Answer& answer) mutable { promise.deliver(std::move(answer)); },
-                  [self, promise, unanswered](const caf::error& error) mutable {
-                    if (code_of(error) == ec::none)
-                      ++self->state.active_endpoint; // it stands still or is gone: the next question is its
-                                                     // standby's
-                    promise.deliver(unanswered(error));
-                  });
-      },
-      [promise, unreachable](const caf::error& error) mutable { promise.deliver(unreachable(error)); });
-  return promise;
-}
-
-caf::result<history_snapshot> on_history(pointer self, uint32_t max_windows) {
-  auto failed = [](const caf::error& error) {
-    return make_error(ec::not_ready, "the history does not answer: " + text_of(error));
-  };
-  return pass_on<history_actor, history_snapshot>(self, "history", defaults::local_request, failed, failed,
-                                                  history_atom_v, max_windows);
-}
-
-caf::error rebalancer_away(const caf::error& error) {
-  return make_error(ec::not_ready, "the rebalancer does not answer: " + text_of(error));
-}
-
-caf::result<rebalancer_status> on_placement(pointer self) {
-  return pass_on<rebalancer_actor, rebalancer_status>(self, "rebalancer", defaults::local_request,
-                                                      rebalancer_away, rebalancer_away, status_atom_v);
-}
-
-/// Asked once: whoever does not answer may be carrying it out.
-caf::result<placement_change> on_command(pointer self, const placement_command& asked) {
-  const auto unanswered = [is_dry = asked.dry_run](const caf::error& error) -> caf::error {
-    if (code_of(error) != ec::none)
-      return error; // it has said so itself
-    const std::string outcome = is_dry ? "nothing has been changed"
-                                       : "the command may have been carried out all the same: look at the "
-                                         "state of the placement before you repeat it";
-    if (error == caf::sec::request_timeout)
-      return make_error(ec::deadline_exceeded, "the rebalancer did not answer in time; " + outcome);
-    return make_error(ec::peer_down, "the rebalancer is gone: " + text_of(error) + "; " + outcome);
-  };
-  return pass_on<rebalancer_actor, placement_change>(self, "rebalancer", defaults::placement_command,
-                                                     rebalancer_away, unanswered, asked);
-}
-
-caf::result<trace_receipt> on_trace(pointer self, const trace_command& command) {
-  const auto away = [](const caf::error& error) {
-    return make_error(ec::not_ready, "the scheduler does not answer: " + text_of(error));
-  };
-  return pass_on<trace_control_actor, trace_receipt>(self, "scheduler", 2 * defaults::local_request, away,
-                                                     away, command);
-}
-
-caf::result<cluster_view, bool> on_get(pointer self) {
+caf::result<cluster_view, bool, bool> on_get(pointer self) {
   const auto& state = self->state;
   const bool away = !state.scheduler && self->clock().now() - state.away_since >= defaults::scheduler_away;
-  return {state.view, away};
+  return {state.view, away, state.has_been_ready};
 }
 
-gateway_state::interface::behavior_type gateway(pointer self, gateway_config config) {
+gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
   self->state.config = std::move(config);
   self->state.away_since = self->clock().now();
   self->set_down_handler([self](const caf::down_msg& down) {
@@ -442,8 +360,8 @@ gateway_state::interface::behavior_type gateway(pointer self, gateway_config con
   return {
       [self](const admission_request& request) { return on_admission(self, request); },
       [self](done_atom, request_id id) { on_done(self, id); },
-      [self](done_atom, request_id id, uint32_t num_tokens) { on_done(self, id, num_tokens); },
-      [self](silent_atom, request_id id, uint64_t silent_ms) {
+      [self](done_atom, request_id id, std::uint32_t num_tokens) { on_done(self, id, num_tokens); },
+      [self](silent_atom, request_id id, std::uint64_t silent_ms) {
         if (auto found = self->state.places.find(id); found != self->state.places.end()) {
           found->second.told = self->clock().now();
           found->second.last_word = found->second.told - std::chrono::milliseconds{silent_ms};
@@ -455,12 +373,7 @@ gateway_state::interface::behavior_type gateway(pointer self, gateway_config con
       [self](caf::tick_atom) { on_tick(self); },
       [self](caf::join_atom) { return hello_of(self->state); },
       [self](load_atom) { return load_of(self->state, self->clock().now()); },
-      [self](caf::get_atom) -> caf::result<cluster_view, bool> { return on_get(self); },
-      [self](status_atom) { return on_status(self); },
-      [self](history_atom, uint32_t max_windows) { return on_history(self, max_windows); },
-      [self](const placement_command& asked) { return on_command(self, asked); },
-      [self](placement_atom) { return on_placement(self); },
-      [self](const trace_command& command) { return on_trace(self, command); },
+      [self](caf::get_atom) -> caf::result<cluster_view, bool, bool> { return on_get(self); },
   };
 }
 

@@ -10,9 +10,9 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/attention/attention_worker.hpp"
-#include "actors/defaults.hpp"
 #include "actors/gateway/session_policy.hpp"
+#include "actors/protocol/attention_worker_actor.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "actors/timeline/timeline.hpp"
 
 namespace troupe {
@@ -35,20 +35,20 @@ struct session_state {
   session_request request;
   std::shared_ptr<session_listener> listener;
   std::vector<choice_log> choices;
-  bool has_prompt_logprobs = false; ///< the listener has got them
+  bool has_prompt_logprobs = false; ///< the listener has received them
   phase now = phase::admitting;
-  uint32_t attempt = 0;          ///< also tells answers to an older attempt's questions
-  worker_id worker;              ///< of this attempt, once there is a place
-  attention_worker_actor handle; ///< of that worker, under monitor, while running
-  uint32_t most_running = 0;     ///< choices that have a place there at the same time
-  uint32_t next_choice = 0;      ///< this one and those behind it are not there yet
+  std::uint32_t attempt = 0;      ///< also recognizes late answers to an older attempt
+  worker_id worker;               ///< of this attempt, once there is a place
+  attention_worker_actor handle;  ///< of that worker, under monitor, while running
+  std::uint32_t most_running = 0; ///< choices that may run there at the same time
+  std::uint32_t next_choice = 0;  ///< first choice that the worker does not have yet
   std::vector<worker_id> avoid;
-  std::string numerics;    ///< in which the tokens so far were computed
+  std::string numerics;    ///< numerics class that computed the tokens so far
   std::string worker_name; ///< of `worker`
-  std::string lost_worker; ///< the one that failed it last, until it has another one
+  std::string lost_worker; ///< name of the worker that failed last, until there is another one
   std::string lost_why;
   bool was_placed = false;
-  uint64_t trace = 0;                      ///< its key in the timeline; 0: it is not traced
+  std::uint64_t trace = 0;                 ///< its key in the timeline; 0: it is not traced
   time_point next_tick;                    ///< of the regular ones; pauses have their own
   time_point resume_at;                    ///< while pausing
   time_point last_word;                    ///< of the worker, or the time of submission
@@ -64,36 +64,36 @@ void say(session_pointer self, const char* event, std::string text) {
     request.log({event, request.context, std::move(text)});
 }
 
-size_t tokens_so_far(const session_state& state) {
-  size_t sum = 0;
+std::size_t tokens_so_far(const session_state& state) {
+  std::size_t sum = 0;
   for (const auto& choice : state.choices)
     sum += choice.tokens().size();
   return sum;
 }
 
-/// Tells the worker that the unfinished sequences of this attempt are not wanted any more, and lets go of it.
+/// Cancels the unfinished sequences of this attempt on the worker, and releases the worker.
 void drop_worker(session_pointer self) {
   auto& state = self->state;
   if (!state.handle)
     return;
-  for (uint32_t choice = 0; choice < state.next_choice; ++choice)
+  for (std::uint32_t choice = 0; choice < state.next_choice; ++choice)
     if (!state.choices[choice].is_finished())
       self->send(state.handle, cancel_atom_v, sequence_id{state.request.id, choice}, state.attempt);
   self->demonitor(state.handle.address());
   state.handle = nullptr;
 }
 
-/// Tokens of an answer, on average over those that have begun, rounded up; 0 when none has.
-uint32_t answer_tokens(const session_state& state) {
+/// Mean number of tokens over the choices that have begun, rounded up; 0 if none has.
+std::uint32_t answer_tokens(const session_state& state) {
   const auto begun = std::count_if(state.choices.begin(), state.choices.end(),
                                    [](const auto& choice) { return !choice.tokens().empty(); });
-  const auto divisor = static_cast<size_t>(std::max<std::ptrdiff_t>(begun, 1));
-  return static_cast<uint32_t>((tokens_so_far(state) + divisor - 1) / divisor);
+  const auto divisor = static_cast<std::size_t>(std::max<std::ptrdiff_t>(begun, 1));
+  return static_cast<std::uint32_t>((tokens_so_far(state) + divisor - 1) / divisor);
 }
 
-/// The end, whatever the way: the worker and the place are given back.
-/// @param num_tokens  of its answer; 0: its length says nothing
-void end(session_pointer self, uint32_t num_tokens) {
+/// Ends the session in every case: releases the worker and the place.
+/// @param num_tokens  length of the answer; 0: it is not representative
+void end(session_pointer self, std::uint32_t num_tokens) {
   drop_worker(self);
   if (num_tokens > 0)
     self->send(self->state.gateway, done_atom_v, self->state.request.id, num_tokens);
@@ -141,10 +141,11 @@ void replay(session_pointer self, const caf::error& why) {
   ++state.attempt;
   state.lost_worker = state.worker_name;
   state.lost_why = text_of(why);
-  // A worker may have died between the last token and the word that it was the last.
-  for (uint32_t choice = 0; choice < state.choices.size(); ++choice)
+  // The worker may have died after the last token and before it reported the end.
+  for (std::uint32_t choice = 0; choice < state.choices.size(); ++choice)
     if (auto& log = state.choices[choice];
-        !log.is_finished() && log.tokens().size() >= static_cast<size_t>(state.request.sampling.max_tokens)) {
+        !log.is_finished()
+        && log.tokens().size() >= static_cast<std::size_t>(state.request.sampling.max_tokens)) {
       log.finish();
       state.listener->on_tokens(choice, {}, finish_reason::length);
     }
@@ -193,7 +194,7 @@ void submit(session_pointer self) {
   submit_choices(self);
 }
 
-/// The operator hears of each place.
+/// Logs each place.
 void told_of_place(session_pointer self) {
   auto& state = self->state;
   if (!state.request.log)
@@ -208,7 +209,7 @@ void told_of_place(session_pointer self) {
   state.lost_why.clear();
 }
 
-/// True when the answer so far goes on with the same numbers at `place`. Otherwise the request has failed.
+/// Whether `place` computes with the same numerics as the answer so far. If not, the request has failed.
 bool goes_on_at(session_pointer self, const assignment& place) {
   auto& state = self->state;
   if (!state.numerics.empty() && !place.numerics.empty() && state.numerics != place.numerics
@@ -229,7 +230,7 @@ void resolve(session_pointer self, const assignment& place) {
   state.worker = worker.id;
   state.worker_name = worker.name;
   told_of_place(self);
-  state.most_running = std::max(place.num_choices, uint32_t{1});
+  state.most_running = std::max(place.num_choices, std::uint32_t{1});
   state.next_choice = 0;
   auto attempt = state.attempt;
   // The gateway answers within defaults::connect_timeout.
@@ -248,16 +249,16 @@ void resolve(session_pointer self, const assignment& place) {
           });
 }
 
-/// Tokens of the unfinished choice that has most of them.
-uint32_t longest_answer(const std::vector<choice_log>& choices) {
-  size_t longest = 0;
+/// Number of tokens of the longest unfinished choice.
+std::uint32_t longest_answer(const std::vector<choice_log>& choices) {
+  std::size_t longest = 0;
   for (const auto& choice : choices)
     if (!choice.is_finished())
       longest = std::max(longest, choice.tokens().size());
-  return static_cast<uint32_t>(longest);
+  return static_cast<std::uint32_t>(longest);
 }
 
-void trace_admission(session_pointer self, uint64_t begin_ns) {
+void trace_admission(session_pointer self, std::uint64_t begin_ns) {
   timeline::event admitted{.kind = timeline::event_kind::admission, .begin_ns = begin_ns};
   admitted.id = self->state.trace;
   admitted.duration_ns = timeline::now_ns() - begin_ns;
@@ -273,13 +274,13 @@ void ask_for_place(session_pointer self) {
   auto wait = state.request.admission_wait.count() > 0 ? state.request.admission_wait
                                                        : std::chrono::milliseconds{defaults::admission_wait};
   admission_request question{.id = state.request.id,
-                             .prompt_tokens = static_cast<uint32_t>(state.request.prompt.size()),
-                             .max_new_tokens = static_cast<uint32_t>(state.request.sampling.max_tokens),
+                             .prompt_tokens = static_cast<std::uint32_t>(state.request.prompt.size()),
+                             .max_new_tokens = static_cast<std::uint32_t>(state.request.sampling.max_tokens),
                              .min_new_tokens =
                                  state.request.open_ended ? longest_answer(state.choices) + 1 : 0,
-                             .num_choices = static_cast<uint32_t>(num_open),
+                             .num_choices = static_cast<std::uint32_t>(num_open),
                              .priority = state.request.priority,
-                             .deadline_ms = static_cast<uint64_t>(wait.count()),
+                             .deadline_ms = static_cast<std::uint64_t>(wait.count()),
                              .attempt = state.attempt,
                              .follows = state.request.follows,
                              .avoid = state.avoid,
@@ -313,8 +314,8 @@ void ask_for_place(session_pointer self) {
           });
 }
 
-/// Is this about a sequence that still runs, in this attempt?
-bool is_current(session_pointer self, const sequence_id& id, uint32_t attempt) {
+/// Whether the sequence still runs in this attempt.
+bool is_current(session_pointer self, const sequence_id& id, std::uint32_t attempt) {
   const auto& state = self->state;
   return state.now == phase::running && attempt == state.attempt && id.request == state.request.id
          && id.choice < state.choices.size() && !state.choices[id.choice].is_finished();
@@ -360,7 +361,7 @@ void on_failed(session_pointer self, const sequence_failed& failure) {
     fail(self, error);
 }
 
-void on_stop(session_pointer self, uint32_t choice) {
+void on_stop(session_pointer self, std::uint32_t choice) {
   auto& state = self->state;
   if (choice >= state.choices.size() || state.choices[choice].is_finished())
     return;
@@ -387,7 +388,7 @@ void on_tick(session_pointer self) {
     replay(self, make_error(ec::peer_down, "the worker has been silent for too long"));
   else if (state.now == phase::running && now - state.last_word > defaults::engine_stall)
     self->send(state.gateway, silent_atom_v, state.request.id,
-               static_cast<uint64_t>(
+               static_cast<std::uint64_t>(
                    std::chrono::duration_cast<std::chrono::milliseconds>(now - state.last_word).count()));
 }
 
@@ -420,7 +421,7 @@ session_actor::behavior_type session(session_pointer self, const gateway_actor& 
   return {
       [self](token_update& update) { on_update(self, update); },
       [self](const sequence_failed& failure) { on_failed(self, failure); },
-      [self](stop_atom, uint32_t choice) { on_stop(self, choice); },
+      [self](stop_atom, std::uint32_t choice) { on_stop(self, choice); },
       [self](fence_atom, worker_id worker) {
         if (worker == self->state.worker
             && (self->state.now == phase::resolving || self->state.now == phase::running))

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
-choice_log::verdict choice_log::accept(uint32_t first_index, std::vector<generated_token>& tokens) {
+choice_log::verdict choice_log::accept(std::uint32_t first_index, std::vector<generated_token>& tokens) {
   if (first_index > tokens_.size())
     return verdict::gap;
   auto known = std::min(tokens_.size() - first_index, tokens.size());
@@ -21,10 +21,10 @@ bool is_retryable(ec code) {
          || code == ec::shutting_down;
 }
 
-std::chrono::milliseconds replay_pause(uint32_t attempt) {
+std::chrono::milliseconds replay_pause(std::uint32_t attempt) {
   if (attempt <= 1)
     return std::chrono::milliseconds{0};
-  auto doublings = std::min<uint32_t>(attempt - 2, 16);
+  auto doublings = std::min<std::uint32_t>(attempt - 2, 16);
   return std::min<std::chrono::milliseconds>(defaults::reconnect_min * (1U << doublings),
                                              defaults::reconnect_max);
 }

@@ -15,7 +15,7 @@ std::string flaw_of(const history_snapshot& history) {
   if (history.decayed.size() != history.layer_experts.size())
     return "it has decayed rows for " + std::to_string(history.decayed.size()) + " layers, and "
            + std::to_string(history.layer_experts.size()) + " layers";
-  for (size_t layer = 0; layer < history.decayed.size(); ++layer) {
+  for (std::size_t layer = 0; layer < history.decayed.size(); ++layer) {
     const auto& rows = history.decayed[layer];
     const auto what = "layer " + std::to_string(layer);
     if (rows.size() != history.layer_experts[layer])
@@ -24,7 +24,7 @@ std::string flaw_of(const history_snapshot& history) {
     if (!std::all_of(rows.begin(), rows.end(), [](double x) { return std::isfinite(x) && x >= 0; }))
       return what + " has decayed rows that are no amount";
   }
-  for (size_t i = 0; i < history.windows.size(); ++i)
+  for (std::size_t i = 0; i < history.windows.size(); ++i)
     try {
       decode_window(history.windows[i].encoded, history.layer_experts);
     } catch (const std::runtime_error& flaw) {
@@ -34,14 +34,14 @@ std::string flaw_of(const history_snapshot& history) {
 }
 
 activation_history::activation_history(limits bounds) : limits_(bounds) {
-  state_.half_life_ms = static_cast<uint64_t>(limits_.half_life.count());
+  state_.half_life_ms = static_cast<std::uint64_t>(limits_.half_life.count());
 }
 
 activation_history::activation_history(limits bounds, stored_history stored) : activation_history(bounds) {
   if (const auto flaw = flaw_of(stored.history); !flaw.empty())
     throw std::runtime_error(flaw);
   state_ = std::move(stored.history);
-  state_.half_life_ms = static_cast<uint64_t>(limits_.half_life.count());
+  state_.half_life_ms = static_cast<std::uint64_t>(limits_.half_life.count());
   for (auto& window : std::exchange(state_.windows, {}))
     keep(std::move(window));
   for (const auto& [id, last] : stored.counted)
@@ -49,7 +49,7 @@ activation_history::activation_history(limits bounds, stored_history stored) : a
 }
 
 bool activation_history::is_of(const std::string& fingerprint,
-                               const std::vector<uint32_t>& layer_experts) const {
+                               const std::vector<std::uint32_t>& layer_experts) const {
   return is_empty() || (state_.fingerprint == fingerprint && state_.layer_experts == layer_experts);
 }
 
@@ -65,8 +65,8 @@ bool activation_history::count(const activation_report& report, time_point now) 
     throw std::runtime_error("the report has " + std::to_string(report.windows.size())
                              + " windows, more than " + std::to_string(defaults::max_unsaved_windows));
   const auto known = counted(report.worker);
-  std::vector<std::pair<uint64_t, activation_window>> fresh; // by sequence number
-  for (size_t i = 0; i < report.windows.size(); ++i) {
+  std::vector<std::pair<std::uint64_t, activation_window>> fresh; // with their sequence numbers
+  for (std::size_t i = 0; i < report.windows.size(); ++i) {
     auto window = decode_window(report.windows[i], report.layer_experts);
     if (const auto sequence = report.first + i; sequence > known)
       fresh.emplace_back(sequence, std::move(window));
@@ -81,28 +81,28 @@ bool activation_history::count(const activation_report& report, time_point now) 
     ended += std::chrono::milliseconds{window.duration_ms};
     auto older = window.duration_ms;
     if (last_)
-      older = std::min(older, static_cast<uint64_t>(std::max<int64_t>(
+      older = std::min(older, static_cast<std::uint64_t>(std::max<std::int64_t>(
                                   std::chrono::floor<std::chrono::milliseconds>(ended - *last_).count(), 0)));
     last_ = last_ ? std::max(*last_, ended) : ended;
     age_by(older);
     state_.tokens += window.counts.tokens;
     state_.rows += num_rows(window.counts);
-    for (size_t layer = 0; layer < state_.decayed.size(); ++layer)
+    for (std::size_t layer = 0; layer < state_.decayed.size(); ++layer)
       std::transform(state_.decayed[layer].begin(), state_.decayed[layer].end(),
                      window.counts.rows[layer].begin(), state_.decayed[layer].begin(),
-                     [](double sum, uint64_t rows) { return sum + static_cast<double>(rows); });
+                     [](double sum, std::uint64_t rows) { return sum + static_cast<double>(rows); });
     keep({report.worker, sequence, state_.age_ms, report.windows[sequence - report.first]});
   }
   remember(report.worker, fresh.back().first);
   return true;
 }
 
-uint64_t activation_history::counted(worker_id worker) const {
+std::uint64_t activation_history::counted(worker_id worker) const {
   const auto found = workers_.find(worker);
   return found == workers_.end() ? 0 : found->second.last;
 }
 
-history_snapshot activation_history::snapshot(size_t max_windows) const {
+history_snapshot activation_history::snapshot(std::size_t max_windows) const {
   auto result = state_;
   const auto count = std::min(max_windows, windows_.size());
   result.windows.assign(windows_.end() - static_cast<std::ptrdiff_t>(count), windows_.end());
@@ -125,7 +125,7 @@ void activation_history::begin(const activation_report& report) {
     state_.decayed.emplace_back(experts);
 }
 
-void activation_history::age_by(uint64_t milliseconds) {
+void activation_history::age_by(std::uint64_t milliseconds) {
   if (milliseconds == 0)
     return;
   state_.age_ms += milliseconds;
@@ -145,7 +145,7 @@ void activation_history::keep(history_window window) {
   }
 }
 
-void activation_history::remember(worker_id id, uint64_t last) {
+void activation_history::remember(worker_id id, std::uint64_t last) {
   workers_[id] = {last, ++num_reports_};
   if (workers_.size() <= limits_.max_workers)
     return;

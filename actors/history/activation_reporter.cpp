@@ -12,15 +12,15 @@
 #include <caf/typed_response_promise.hpp>
 
 #include "actors/cluster/resolve_any.hpp"
-#include "actors/defaults.hpp"
-#include "actors/error.hpp"
 #include "actors/history/history.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/error.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// What an attention worker understands of its reporter.
+/// The messages that an attention worker handles for its reporter.
 using counting_actor = caf::typed_actor<caf::replies_to<caf::get_atom>::with<activation_counts_ptr>>;
 
 struct activation_reporter_state {
@@ -30,26 +30,28 @@ struct activation_reporter_state {
 
   activation_reporter_config config;
   counting_actor worker;
-  history_actor history; ///< null until it is found; under monitor
-  activation_counts_ptr told = std::make_shared<const activation_counts>(); ///< what windows were cut of
-  caf::actor_clock::time_point looked; ///< at the worker; the next window begins then
+  history_actor history; ///< null until found; monitored
+  // Counts up to which windows were cut.
+  activation_counts_ptr told = std::make_shared<const activation_counts>();
+  caf::actor_clock::time_point looked; ///< last time of reading the counts; the next window begins then
   std::deque<std::string> kept;        ///< windows, encoded
-  uint64_t first = 1;                  ///< sequence number of the first of them, or of the next one to come
-  uint64_t taken = 0;                  ///< counted, as far as is known, by the present history
-  uint64_t saved = 0;                  ///< whatever becomes of that history
+  std::uint64_t first = 1;             ///< sequence number of the first kept window, or of the next one
+  std::uint64_t taken = 0;             ///< counted by the present history, as far as known
+  std::uint64_t saved = 0;             ///< saved by the history, whatever happens to it
   bool is_busy = false;                ///< a round is under way
-  std::vector<caf::typed_response_promise<caf::unit_t>> leaving; ///< to be answered when all is told
-  size_t endpoint = 0; ///< of the scheduler to ask first, modulo their number
-  int rounds_left = 0; ///< until then: what waits to be counted, then what has come since
+  std::vector<caf::typed_response_promise<caf::unit_t>>
+      leaving;              ///< to be answered when everything is reported
+  std::size_t endpoint = 0; ///< of the scheduler to ask first, modulo their number
+  int rounds_left = 0;      ///< until then: one for waiting windows, one for newer counts
 
-  uint64_t last() const { return first + kept.size() - 1; }
+  std::uint64_t last() const { return first + kept.size() - 1; }
 };
 
 using pointer = activation_reporter_state::pointer;
 
 void begin_round(pointer self);
 
-/// @param is_well  everybody has answered
+/// @param is_well  all requests of the round succeeded
 void end_round(pointer self, bool is_well) {
   auto& state = self->state;
   state.is_busy = false;
@@ -61,7 +63,7 @@ void end_round(pointer self, bool is_well) {
     promise.deliver(caf::unit);
 }
 
-/// Windows that no restarted scheduler will ask for, and the oldest counted ones of too many, are forgotten.
+/// Drops windows that no restarted scheduler will need, and, if there are too many, the oldest counted ones.
 void forget(activation_reporter_state& state) {
   while (!state.kept.empty()
          && (state.first <= state.saved
@@ -78,10 +80,10 @@ void lose_history(pointer self) {
   self->demonitor(state.history.address());
   state.history = nullptr;
   ++state.endpoint;          // the other scheduler is more likely to answer
-  state.taken = state.saved; // another history may know no more
+  state.taken = state.saved; // another history may know only these
 }
 
-/// Sends the windows that have not been counted to the history, which is there.
+/// Sends the uncounted windows to the history, which must be known.
 void send_report(pointer self) {
   auto& state = self->state;
   const auto skipped = state.taken < state.first ? 0 : state.taken + 1 - state.first;
@@ -96,7 +98,8 @@ void send_report(pointer self) {
       .then(
           [self, history](const activation_receipt& receipt) {
             auto& st = self->state;
-            if (st.history == history) { // else it went down meanwhile: what is not saved is sent again
+            // Otherwise it went down meanwhile, and unsaved windows are sent again.
+            if (st.history == history) {
               st.taken = std::max(st.taken, std::min(receipt.taken, st.last()));
               st.saved = std::max(st.saved, std::min(receipt.saved, st.last()));
               forget(st);
@@ -104,14 +107,14 @@ void send_report(pointer self) {
             end_round(self, true);
           },
           [self](const caf::error& error) {
-            // One that does not answer may be of a scheduler that stands still, whose standby has taken over.
+            // No answer: the scheduler may be stalled, and its standby active.
             if (is_peer_down(error) || error == caf::sec::request_timeout)
               lose_history(self);
             end_round(self, false);
           });
 }
 
-/// Tells what waits to be counted, once the history is found.
+/// Reports waiting windows once the history is found.
 void deliver(pointer self) {
   auto& state = self->state;
   if (state.taken >= state.last()) {
@@ -124,7 +127,7 @@ void deliver(pointer self) {
   }
   resolve_any(
       self, state.config.directory, state.config.scheduler_endpoints, "history", state.endpoint,
-      [self](const caf::strong_actor_ptr& found, size_t endpoint) {
+      [self](const caf::strong_actor_ptr& found, std::size_t endpoint) {
         self->state.endpoint = endpoint;
         self->state.history = caf::actor_cast<history_actor>(found);
         self->monitor(self->state.history);
@@ -133,7 +136,7 @@ void deliver(pointer self) {
       [self](const caf::error&) { end_round(self, false); });
 }
 
-/// Cuts a window of what has come to the worker's counts.
+/// Cuts a window from what was added to the worker's counts.
 void cut(pointer self, const activation_counts_ptr& counts) {
   auto& state = self->state;
   const auto now = self->clock().now();
@@ -141,13 +144,14 @@ void cut(pointer self, const activation_counts_ptr& counts) {
   state.looked = now;
   if (auto fresh = counts_between(*state.told, *counts); num_rows(fresh) > 0) {
     state.told = counts;
-    state.kept.push_back(encode({static_cast<uint64_t>(duration.count()), std::move(fresh)}));
+    state.kept.push_back(encode({static_cast<std::uint64_t>(duration.count()), std::move(fresh)}));
     forget(state);
   }
   deliver(self);
 }
 
-/// Worker → window → history → receipt, each with its deadline. What fails is tried in the next round.
+/// Reads the worker's counts, cuts a window, finds the history, awaits the receipt, each with its deadline.
+/// The next round repeats what failed.
 void begin_round(pointer self) {
   auto& state = self->state;
   state.is_busy = true;

@@ -10,20 +10,20 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/error.hpp"
-#include "actors/file_format.hpp"
 #include "actors/history/history_writer.hpp"
+#include "actors/protocol/error.hpp"
+#include "actors/state/file_format.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// What a history begins with.
+/// The initial content of a history.
 struct beginning {
   activation_history history;
-  std::map<worker_id, uint64_t> saved; ///< what is on disk of each worker
-  std::string origin;                  ///< where it is from, for people; empty: it begins empty
-  bool is_stored = false;              ///< in the state directory
+  std::map<worker_id, std::uint64_t> saved; ///< saved windows of each worker
+  std::string origin;                       ///< its source, for people; empty: it begins empty
+  bool is_stored = false;                   ///< in the state directory
 };
 
 struct history_state {
@@ -33,13 +33,13 @@ struct history_state {
 
   history_config config;
   beginning known;
-  history_writer_actor writer; ///< null: nothing is kept
-  bool is_confirmed = false;   ///< a worker of this cluster has reported, so the model is the right one
+  history_writer_actor writer; ///< null: nothing is saved
+  bool is_confirmed = false;   ///< a worker of this cluster has reported: the model is right
   bool is_changed = false;     ///< since the last write began
-  bool is_planned = false;     ///< a tick is on its way
+  bool is_planned = false;     ///< a tick is scheduled
   bool is_writing = false;
-  bool is_late = false;             ///< the write under way takes longer than it should
-  std::optional<caf::error> ending; ///< why it ends, once what is known has been written
+  bool is_late = false;             ///< the write under way exceeds its time
+  std::optional<caf::error> ending; ///< why the actor ends, after the last write
 };
 
 using history_pointer = history_state::pointer;
@@ -58,7 +58,7 @@ void plan_write(history_pointer self) {
 
 void write(history_pointer self);
 
-/// The write under way is over, well or not.
+/// The write under way has ended, well or not.
 void written(history_pointer self) {
   auto& state = self->state;
   state.is_writing = state.is_late = false;
@@ -74,11 +74,11 @@ void write(history_pointer self) {
   auto& state = self->state;
   state.is_changed = false;
   state.is_writing = true;
-  if (!std::exchange(state.is_planned, true)) // the next write, or to tell that this one takes long
+  if (!std::exchange(state.is_planned, true)) // for the next write, or to report that this one is slow
     self->delayed_send(self, defaults::history_save_interval, caf::tick_atom_v);
   auto stored = std::make_shared<stored_history>(state.known.history.stored());
-  // Without a deadline: there is one write at a time, and nothing waits for it but the next one. on_tick
-  // tells of one that takes too long.
+  // Without a deadline: there is one write at a time, and only the next one waits for it. on_tick reports a
+  // slow one.
   self->request(state.writer, caf::infinite, caf::put_atom_v, stored_history_ptr{stored})
       .then(
           [self, stored] {
@@ -87,7 +87,7 @@ void write(history_pointer self) {
           },
           [self](const caf::error& error) {
             tell(self->state.config, "history-unsaved", text_of(error));
-            self->state.is_changed = !self->state.ending; // the last write is tried once
+            self->state.is_changed = !self->state.ending; // the last write is not repeated
             written(self);
           });
 }
@@ -102,7 +102,7 @@ void on_tick(history_pointer self) {
     write(self);
 }
 
-/// A report is of another model than what the history began with: that is not this cluster's.
+/// A report of another model than the initial history's: that history is not this cluster's.
 void begin_anew(history_pointer self, const activation_report& report) {
   auto& state = self->state;
   tell(state.config, "history-unused",
@@ -115,7 +115,7 @@ void begin_anew(history_pointer self, const activation_report& report) {
             [] {},
             [self](const caf::error& error) { tell(self->state.config, "history-unsaved", text_of(error)); });
   state.known = {activation_history{state.config.limits}, {}, {}, false};
-  state.is_changed = false; // nothing is worth a file
+  state.is_changed = false; // nothing worth saving
 }
 
 caf::result<activation_receipt> on_report(history_pointer self, const activation_report& report) {
@@ -154,7 +154,7 @@ history_actor::behavior_type history(history_pointer self, history_config config
   state.config = std::move(config);
   state.known = std::move(known);
   state.writer = writer;
-  state.is_changed = !state.known.history.is_empty() && !state.known.is_stored; // a seed becomes our own
+  state.is_changed = !state.known.history.is_empty() && !state.known.is_stored; // a seed is saved as our own
   if (writer)
     self->link_to(writer);
   plan_write(self);
@@ -171,12 +171,14 @@ history_actor::behavior_type history(history_pointer self, history_config config
   });
   return {
       [self](const activation_report& report) { return on_report(self, report); },
-      [self](history_atom, uint32_t max_windows) { return self->state.known.history.snapshot(max_windows); },
+      [self](history_atom, std::uint32_t max_windows) {
+        return self->state.known.history.snapshot(max_windows);
+      },
       [self](caf::tick_atom) { on_tick(self); },
   };
 }
 
-/// The history in the state directory, if there is one that can be used.
+/// The usable history of the state directory, if there is one.
 std::optional<beginning> load(const history_config& config, const history_store& store) {
   try {
     auto stored = store.load();

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "actors/durable_file.hpp"
-#include "actors/file_format.hpp"
+#include "actors/state/durable_file.hpp"
+#include "actors/state/file_format.hpp"
 
 namespace troupe {
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view magic = "troupe-history 2\n";
 
-void put(std::string& out, uint64_t value) {
+void put(std::string& out, std::uint64_t value) {
   for (unsigned shift = 0; shift < 64; shift += 8)
     out += static_cast<char>(value >> shift);
 }
@@ -27,21 +27,21 @@ void put(std::string& out, const std::string& text) {
   out += text;
 }
 
-/// Takes what `put` wrote, from bytes whose checksum is right but which may still be anything.
+/// Reads what `put` wrote. The checksum was right, but the bytes are still untrusted.
 class byte_reader {
  public:
   explicit byte_reader(std::string_view bytes) : left_(bytes) {}
 
-  uint64_t number() {
-    uint64_t value = 0;
+  std::uint64_t number() {
+    std::uint64_t value = 0;
     const auto bytes = take(8);
     for (unsigned i = 0; i < 8; ++i)
-      value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+      value |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
     return value;
   }
 
-  /// A number of things that take at least `bytes_each` bytes each.
-  size_t count(size_t bytes_each) {
+  /// Reads a number of elements that take at least `bytes_each` bytes each.
+  std::size_t count(std::size_t bytes_each) {
     const auto value = number();
     if (value > left_.size() / bytes_each)
       throw std::runtime_error("it ends too early");
@@ -56,7 +56,7 @@ class byte_reader {
   }
 
  private:
-  std::string_view take(size_t count) {
+  std::string_view take(std::size_t count) {
     if (count > left_.size())
       throw std::runtime_error("it ends too early");
     const auto result = left_.substr(0, count);
@@ -82,7 +82,7 @@ std::string render(const stored_history& stored) {
   put(out, history.rows);
   for (const auto& layer : history.decayed)
     for (const auto rows : layer)
-      put(out, std::bit_cast<uint64_t>(rows));
+      put(out, std::bit_cast<std::uint64_t>(rows));
   put(out, history.windows.size());
   for (const auto& window : history.windows) {
     put(out, window.worker.value);
@@ -102,7 +102,7 @@ std::string render(const stored_history& stored) {
 stored_history parse_stored_history(const std::string& content) {
   if (!content.starts_with(magic))
     throw std::runtime_error("it does not begin with 'troupe-history 2'");
-  const auto end = content.size() - std::min<size_t>(8, content.size() - magic.size());
+  const auto end = content.size() - std::min<std::size_t>(8, content.size() - magic.size());
   const auto body = std::string_view{content}.substr(0, end);
   byte_reader sum{std::string_view{content}.substr(end)};
   if (sum.number() != checksum_of(body))
@@ -112,7 +112,7 @@ stored_history parse_stored_history(const std::string& content) {
   auto& history = result.history;
   history.fingerprint = in.text();
   for (auto left = in.count(8); left > 0; --left)
-    history.layer_experts.push_back(static_cast<uint32_t>(in.number()));
+    history.layer_experts.push_back(static_cast<std::uint32_t>(in.number()));
   if (auto flaw = shape_flaw_of(history.layer_experts); !flaw.empty())
     throw std::runtime_error(flaw);
   history.half_life_ms = in.number();

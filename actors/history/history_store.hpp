@@ -1,4 +1,4 @@
-// The activation history on disk, for a restarted scheduler.
+// Saves the activation history to disk, for a restarted scheduler.
 #pragma once
 
 #include <optional>
@@ -8,33 +8,33 @@
 
 namespace troupe {
 
-/// "troupe-history 2\n", then numbers of eight bytes, the lowest first, and texts as their length and bytes,
-/// in the order of `stored_history`; then an FNV-1a checksum of all that. Decayed rows are the bits of their
-/// numbers, so that what comes back is the same.
+/// Format: "troupe-history 2\n", then the fields of `stored_history` in order, numbers as eight bytes (little
+/// endian) and texts as length and bytes; then an FNV-1a checksum of all that. Decayed rows are stored bit
+/// for bit.
 std::string render(const stored_history& history);
 
-/// @errors throws `std::runtime_error`: damaged, or not what `render` writes
+/// @throws std::runtime_error  damaged, or not the format of `render`
 stored_history parse_stored_history(const std::string& content);
 
 /// The file `history` in a directory. Blocks: not for actors of the pool.
 class history_store {
  public:
-  /// Makes the directory where it is missing.
-  /// @errors throws `std::runtime_error` when it cannot be written
+  /// Creates the directory if it is missing.
+  /// @throws std::runtime_error  it is not writable
   explicit history_store(const std::string& directory);
 
   const std::string& path() const { return path_; }
 
-  /// @returns nothing when there is no such file
-  /// @errors throws `std::runtime_error` for one that cannot be used, `later_format` for one of a later
-  /// version
+  /// @returns empty if there is no such file
+  /// @throws std::runtime_error  it is unusable
+  /// @throws later_format  a later version wrote it
   std::optional<stored_history> load() const;
 
-  /// @errors throws `std::runtime_error`
+  /// @throws std::runtime_error
   void save(const stored_history& history) const;
 
-  /// Moves the file to `history.unused`, so that the next one does not replace it.
-  /// @errors throws `std::runtime_error`
+  /// Renames the file to `history.unused`, so that the next save does not replace it.
+  /// @throws std::runtime_error
   void set_aside() const;
 
  private:

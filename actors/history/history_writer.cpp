@@ -8,7 +8,7 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/error.hpp"
+#include "actors/protocol/error.hpp"
 
 namespace troupe {
 
@@ -18,7 +18,7 @@ struct history_writer_state {
   static inline const char* name = "history_writer";
 };
 
-/// Touches the file unless it is a successor's, and answers what came of it.
+/// Changes the file unless a successor owns it, and answers with the result.
 template <class Change>
 caf::result<void> change_file(const std::function<bool()>& is_deposed, const Change& change) {
   try {

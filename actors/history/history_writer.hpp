@@ -1,4 +1,4 @@
-// The HISTORY WRITER: writes the activation history to disk, so that its actor never waits for one.
+// The HISTORY WRITER: writes the activation history to disk, so that the history actor never waits for it.
 #pragma once
 
 #include <functional>
@@ -20,17 +20,17 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::stored_history_ptr)
 
 namespace troupe {
 
-/// The HISTORY WRITER interface, local only. Fails with ec::engine_failed, saying which file and why, and
-/// with ec::stale_term when the file is a successor's by now.
+/// The HISTORY WRITER interface, local only. Fails with ec::engine_failed (the text has file and reason) and
+/// ec::stale_term (a successor owns the file).
 using history_writer_actor = caf::typed_actor<
-    // Makes this history durable.
+    // Saves this history durably.
     caf::replies_to<caf::put_atom, stored_history_ptr>::with<void>,
     // Sets the file aside: it is of another model.
     caf::replies_to<caf::delete_atom>::with<void>>;
 
-/// On a thread of its own, except under a test scheduler.
-/// @param is_deposed  whether another scheduler has taken over; asked before the file is touched, on that
-///                    thread; may be empty, and may throw
+/// Runs on a thread of its own, except under a test scheduler.
+/// @param is_deposed  whether another scheduler has taken over; called on that thread before the file is
+/// changed; may be empty, and may throw
 history_writer_actor spawn_history_writer(caf::actor_system& system, history_store store,
                                           std::function<bool()> is_deposed);
 

@@ -8,36 +8,36 @@
 
 namespace troupe {
 
-std::vector<double> expert_correlations(const planning_problem& problem, uint32_t layer) {
+std::vector<double> expert_correlations(const planning_problem& problem, std::uint32_t layer) {
   const auto& load = problem.load(layer);
   const auto& weights = problem.weights();
-  const size_t num_experts = problem.num_experts(layer);
+  const std::size_t num_experts = problem.num_experts(layer);
   const auto num_windows = weights.size();
   std::vector<double> sums(num_windows);
-  for (size_t expert = 0; expert < num_experts; ++expert)
-    for (size_t window = 0; window < num_windows; ++window)
+  for (std::size_t expert = 0; expert < num_experts; ++expert)
+    for (std::size_t window = 0; window < num_windows; ++window)
       sums[window] += load.work_ns[expert * num_windows + window];
-  // Standardised, so that a correlation is a sum of products.
+  // Standardised shares: a correlation is then a sum of products.
   std::vector<double> scores(num_experts * num_windows);
-  for (size_t expert = 0; expert < num_experts; ++expert) {
+  for (std::size_t expert = 0; expert < num_experts; ++expert) {
     auto* row = scores.data() + expert * num_windows;
     double mean = 0;
-    for (size_t window = 0; window < num_windows; ++window) {
+    for (std::size_t window = 0; window < num_windows; ++window) {
       row[window] = sums[window] > 0 ? load.work_ns[expert * num_windows + window] / sums[window] : 0;
       mean += weights[window] * row[window];
     }
     double variance = 0;
-    for (size_t window = 0; window < num_windows; ++window)
+    for (std::size_t window = 0; window < num_windows; ++window)
       variance += weights[window] * (row[window] - mean) * (row[window] - mean);
-    constexpr double least_deviation = 1e-9; // of a share: rounding, no change
+    constexpr double least_deviation = 1e-9; // of a share; less is rounding
     const auto deviation = std::sqrt(variance);
-    for (size_t window = 0; window < num_windows; ++window)
+    for (std::size_t window = 0; window < num_windows; ++window)
       row[window] =
           deviation > least_deviation ? std::sqrt(weights[window]) * (row[window] - mean) / deviation : 0;
   }
   std::vector<double> result(num_experts * num_experts);
-  for (size_t a = 0; a < num_experts; ++a)
-    for (size_t b = a; b < num_experts; ++b) {
+  for (std::size_t a = 0; a < num_experts; ++a)
+    for (std::size_t b = a; b < num_experts; ++b) {
       const auto* row = scores.data() + a * num_windows;
       result[a * num_experts + b] = result[b * num_experts + a] =
           std::inner_product(row, row + num_windows, scores.data() + b * num_windows, 0.0);
@@ -45,16 +45,16 @@ std::vector<double> expert_correlations(const planning_problem& problem, uint32_
   return result;
 }
 
-void place_anticorrelated(draft_placement& draft, uint32_t layer) {
+void place_anticorrelated(draft_placement& draft, std::uint32_t layer) {
   constexpr double correlation_weight = 0.5;
   const auto& problem = draft.problem();
-  const size_t num_experts = problem.num_experts(layer);
+  const std::size_t num_experts = problem.num_experts(layer);
   const auto& work = problem.load(layer).mean_work;
   const auto total = std::accumulate(work.begin(), work.end(), 0.0);
   const auto correlations = expert_correlations(problem, layer);
   const auto experts = experts_by_work(draft, layer);
-  std::vector<std::vector<uint32_t>> held(problem.num_hosts()); // [hosts] experts
-  for (uint32_t expert = 0; expert < num_experts; ++expert)
+  std::vector<std::vector<std::uint32_t>> held(problem.num_hosts()); // [hosts] experts
+  for (std::uint32_t expert = 0; expert < num_experts; ++expert)
     for (auto host : draft.hosts(layer)[expert])
       held[host].push_back(expert);
   layer_packing packing{draft, layer, layer_quota(draft, layer, experts.size())};

@@ -1,9 +1,8 @@
-// Greedy placement that keeps apart experts which are busy at the same time.
+// Greedy placement that separates experts which are busy at the same time.
 //
-// "Towards MoE Deployment", section VII.B, Anti-correlation Balancing: where a is the expert to place and
-// S_am the Pearson correlation of experts a and m over the recorded batches, the load of a device that greedy
-// balancing compares, sum of P_mn A_m, becomes sum of P_mn (A_m + 0.5 S_am). A_m is a share of the layer's
-// load. Pure.
+// "Towards MoE Deployment", section VII.B, Anti-correlation Balancing. Let a be the expert to place, and S_am
+// the Pearson correlation of experts a and m over the recorded batches. The device load that greedy balancing
+// compares, sum of P_mn A_m, becomes sum of P_mn (A_m + 0.5 S_am). A_m is a share of the layer's load. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +11,14 @@
 
 namespace troupe {
 
-/// Divided by a host's speed where it is positive. Replicas that are asked for come afterwards (complete).
+/// A positive load is divided by the host's speed. Required replicas follow at the end (complete).
 draft_placement anticorrelated_placement(const planning_problem& problem);
 
-/// The same for one layer that has no experts yet.
-void place_anticorrelated(draft_placement& draft, uint32_t layer);
+/// The same for one layer whose experts are not placed yet.
+void place_anticorrelated(draft_placement& draft, std::uint32_t layer);
 
-/// [experts, experts] correlation of the experts' shares of their layer over the windows, by the windows'
-/// weights; 0 where one of them does not vary.
-std::vector<double> expert_correlations(const planning_problem& problem, uint32_t layer);
+/// [experts, experts] correlation of the experts' shares of their layer over the windows, weighted by window;
+/// 0 for an expert that does not vary.
+std::vector<double> expert_correlations(const planning_problem& problem, std::uint32_t layer);
 
 } // namespace troupe

@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-void place_greedily(draft_placement& draft, uint32_t layer, uint32_t most_hosts) {
+void place_greedily(draft_placement& draft, std::uint32_t layer, std::uint32_t most_hosts) {
   const auto& problem = draft.problem();
   const auto experts = experts_by_work(draft, layer);
   auto loads = mean_loads(draft, layer);

@@ -9,7 +9,7 @@ namespace troupe {
 
 namespace {
 
-void add_layer(placement_score& result, const draft_placement& draft, uint32_t layer) {
+void add_layer(placement_score& result, const draft_placement& draft, std::uint32_t layer) {
   const auto& problem = draft.problem();
   const auto& activations = problem.load(layer);
   const auto num_windows = problem.num_windows();
@@ -18,10 +18,10 @@ void add_layer(placement_score& result, const draft_placement& draft, uint32_t l
   double speeds = 0;
   for (host_index host = 0; host < problem.num_hosts(); ++host)
     speeds += problem.host(host).speed;
-  for (size_t window = 0; window < num_windows; ++window) {
+  for (std::size_t window = 0; window < num_windows; ++window) {
     std::vector<double> loads(problem.num_hosts());
     std::vector<double> rows(problem.num_hosts());
-    for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
+    for (std::uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
       const auto& hosts = draft.hosts(layer)[expert];
       for (auto host : hosts) {
         const auto share = 1 / static_cast<double>(hosts.size());
@@ -34,7 +34,7 @@ void add_layer(placement_score& result, const draft_placement& draft, uint32_t l
     const auto sum = std::accumulate(loads.begin(), loads.end(), 0.0);
     result.busiest_ns += weight * busiest;
     double work = 0;
-    for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert)
+    for (std::uint32_t expert = 0; expert < problem.num_experts(layer); ++expert)
       work += activations.work_ns[expert * num_windows + window];
     result.even_ns += speeds > 0 ? weight * work / speeds : 0;
     for (auto touching : rows)
@@ -51,13 +51,13 @@ void add_layer(placement_score& result, const draft_placement& draft, uint32_t l
 placement_score score(const draft_placement& draft) {
   const auto& problem = draft.problem();
   placement_score result;
-  uint32_t num_layers = 0;
-  for (uint32_t layer = 0; layer < problem.num_layers(); ++layer) {
+  std::uint32_t num_layers = 0;
+  for (std::uint32_t layer = 0; layer < problem.num_layers(); ++layer) {
     if (problem.num_experts(layer) == 0)
       continue;
     ++num_layers;
     add_layer(result, draft, layer);
-    for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert)
+    for (std::uint32_t expert = 0; expert < problem.num_experts(layer); ++expert)
       for (auto host : draft.hosts(layer)[expert]) {
         const auto& present = problem.present(layer)[expert];
         if (std::binary_search(present.begin(), present.end(), host))

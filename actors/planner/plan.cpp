@@ -54,18 +54,18 @@ draft_placement repaired(const planning_problem& problem) {
   draft_placement draft{problem};
   const auto keep = [&](const auto& wanted) {
     for (auto layer : problem.layers_by_size())
-      for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert)
+      for (std::uint32_t expert = 0; expert < problem.num_experts(layer); ++expert)
         for (auto host : problem.present(layer)[expert])
           if (draft.num_replicas(layer, expert) < wanted(layer, expert) && draft.may_add(host, layer, expert))
             draft.add(host, layer, expert);
   };
-  // A host for every expert before anybody's second one.
-  keep([](uint32_t, uint32_t) { return 1U; });
+  // One host for every expert comes before any second host.
+  keep([](std::uint32_t, std::uint32_t) { return 1U; });
   for (auto layer : problem.layers_by_size())
     complete_layer(draft, layer, 1);
-  keep([&](uint32_t layer, uint32_t expert) { return problem.min_replicas(layer, expert); });
+  keep([&](std::uint32_t layer, std::uint32_t expert) { return problem.min_replicas(layer, expert); });
   complete(draft);
-  keep([&](uint32_t, uint32_t) { return problem.max_replicas(); });
+  keep([&](std::uint32_t, std::uint32_t) { return problem.max_replicas(); });
   return draft;
 }
 
@@ -75,8 +75,8 @@ placement_plan plan(const planner_input& input, const planner_settings& settings
   const auto after = placed(problem, settings, result.search);
   result.before = score(repaired(problem));
   result.after = score(after);
-  for (uint32_t layer = 0; layer < problem.num_layers(); ++layer)
-    for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
+  for (std::uint32_t layer = 0; layer < problem.num_layers(); ++layer)
+    for (std::uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
       expert_target change{{layer, expert}, {}};
       for (auto host : after.hosts(layer)[expert])
         change.hosts.push_back(problem.host(host).id);

@@ -1,7 +1,6 @@
-// From what was measured to the experts that should change their hosts. Pure: nothing is sent, nothing is
-// set.
+// Plans which experts should change their hosts, from measurements. Pure: nothing is sent or set.
 //
-// Whoever carries a plan out calls placement_target::set_hosts(change.expert, change.hosts) for each change.
+// A plan is carried out by placement_target::set_hosts(change.expert, change.hosts) for each change.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +24,21 @@ struct planner_settings {
 
 struct placement_plan {
   std::vector<expert_target> changes; ///< ascending by expert
-  std::vector<expert_id> unplaced;    ///< for which nobody has room
-  /// Predicted of what there is, made good as far as constraints ask (repaired), and of the plan.
+  std::vector<expert_id> unplaced;    ///< without room anywhere
+  /// Predicted scores of the present placement, after repairs that constraints require (repaired), and of the
+  /// plan.
   placement_score before;
   placement_score after;
-  search_result search; ///< with planner_strategy::search
+  search_result search; ///< set by planner_strategy::search
 };
 
-/// The other strategies place everything anew. The search starts from what there is and makes a change only
-/// where it gains more within the horizon than its loads cost; what constraints ask, it does at any cost:
-/// lost experts, drained or overfull hosts, pins, missing replicas.
+/// The other strategies place everything anew. The search starts from the present placement and makes a
+/// change only if it gains more within the horizon than its loads cost. Required changes are made at any
+/// cost: lost experts, drained or overfull hosts, pins, missing replicas.
 placement_plan plan(const planner_input& input, const planner_settings& settings = {});
 
-/// What there is, with the least that makes it valid: surplus and impossible copies gone, missing ones
-/// placed.
+/// The present placement with the least changes that make it valid: surplus and impossible copies removed,
+/// missing ones placed.
 draft_placement repaired(const planning_problem& problem);
 
 } // namespace troupe

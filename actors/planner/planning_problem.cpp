@@ -2,17 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 namespace troupe {
 
 namespace {
 
-/// Weight of the decayed counts, as one more window, in proportion to all others: they have less noise than
-/// windows, to which a search would fit a placement otherwise (docs/decisions/0014-placement-planner.md).
+/// Weight of the decayed counts, as one more window, relative to all others together. They are less noisy
+/// than windows, to whose noise a search would otherwise fit (docs/decisions/0014-placement-planner.md).
 constexpr double counts_weight = 0.3;
 
-/// Rows of one layer scaled to what a step has; without rows, all alike.
+/// Rows of one layer scaled to one step; without rows, all equal.
 std::vector<double> rows_of_step(const std::vector<double>& rows, double num_steps, double rows_per_step) {
   const auto sum = std::accumulate(rows.begin(), rows.end(), 0.0);
   if (!(sum > 0) || !std::isfinite(sum))
@@ -49,16 +50,16 @@ planning_problem::planning_problem(const planner_input& input) : costs_(input.co
   max_replicas_ = std::max(input.constraints.max_replicas, most_min_replicas_);
   max_layer_experts_ = input.constraints.max_layer_experts;
 
-  uint64_t num_experts = 0;
+  std::uint64_t num_experts = 0;
   long double bytes = 0;
-  for (uint32_t layer = 0; layer < input.present.size(); ++layer) {
+  for (std::uint32_t layer = 0; layer < input.present.size(); ++layer) {
     const auto& experts = input.present[layer];
     expert_bytes_.push_back(layer < input.expert_bytes.size() ? input.expert_bytes[layer] : 0);
     num_experts += experts.size();
     bytes += static_cast<long double>(expert_bytes_.back()) * static_cast<long double>(experts.size());
     layer_hosts hosts;
     for (const auto& ids : experts)
-      hosts.push_back(indices_of(ids));
+      hosts.push_back(apart(indices_of(ids)));
     present_.push_back(std::move(hosts));
     pins_.emplace_back(experts.size());
   }
@@ -68,7 +69,7 @@ planning_problem::planning_problem(const planner_input& input) : costs_(input.co
   for (const auto& host : hosts_) {
     auto capacity = std::min(host.max_experts, num_experts);
     if (bytes > 0)
-      capacity = std::min(capacity, static_cast<uint64_t>(std::min<long double>(
+      capacity = std::min(capacity, static_cast<std::uint64_t>(std::min<long double>(
                                         static_cast<long double>(host.memory_bytes) * num_experts / bytes,
                                         static_cast<long double>(num_experts))));
     capacities_.push_back(capacity);
@@ -76,7 +77,7 @@ planning_problem::planning_problem(const planner_input& input) : costs_(input.co
   layers_by_size_.resize(present_.size());
   std::iota(layers_by_size_.begin(), layers_by_size_.end(), 0U);
   std::stable_sort(layers_by_size_.begin(), layers_by_size_.end(),
-                   [this](uint32_t l, uint32_t r) { return expert_bytes_[l] > expert_bytes_[r]; });
+                   [this](std::uint32_t l, std::uint32_t r) { return expert_bytes_[l] > expert_bytes_[r]; });
 
   for (const auto& window : input.history.windows)
     if (window.weight > 0 && std::isfinite(window.weight) && has_shape(window.rows))
@@ -98,6 +99,19 @@ std::vector<host_index> planning_problem::indices_of(const std::vector<worker_id
   return result;
 }
 
+std::vector<host_index> planning_problem::apart(const std::vector<host_index>& hosts) const {
+  std::vector<host_index> result;
+  const auto is_free = [&](host_index host) {
+    return std::none_of(result.begin(), result.end(),
+                        [&](host_index other) { return other == host || is_beside(host, other); });
+  };
+  std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(result), is_free);
+  for (host_index other = 0; other < num_hosts() && result.size() < hosts.size(); ++other)
+    if (is_free(other))
+      return result;
+  return hosts;
+}
+
 bool planning_problem::has_shape(const expert_table<float>& rows) const {
   return std::equal(rows.begin(), rows.end(), present_.begin(), present_.end(),
                     [](const auto& l, const auto& r) { return l.size() == r.size(); });
@@ -117,9 +131,9 @@ void planning_problem::add_counts(const expert_table<double>& counts) {
     return;
   const auto sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   std::vector<std::vector<double>> added;
-  for (uint32_t layer = 0; layer < num_layers(); ++layer) {
+  for (std::uint32_t layer = 0; layer < num_layers(); ++layer) {
     double rows_per_step = windows_.empty() ? costs_.rows_per_step : 0;
-    for (size_t window = 0; window < windows_.size(); ++window)
+    for (std::size_t window = 0; window < windows_.size(); ++window)
       rows_per_step += weights_[window] / sum
                        * std::accumulate(windows_[window][layer].begin(), windows_[window][layer].end(), 0.0);
     added.push_back(
@@ -133,11 +147,11 @@ void planning_problem::finish_loads() {
   const auto sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   for (auto& weight : weights_)
     weight /= sum;
-  for (uint32_t layer = 0; layer < present_.size(); ++layer) {
+  for (std::uint32_t layer = 0; layer < present_.size(); ++layer) {
     auto& load = loads_.emplace_back();
-    for (uint32_t expert = 0; expert < present_[layer].size(); ++expert) {
+    for (std::uint32_t expert = 0; expert < present_[layer].size(); ++expert) {
       double mean = 0;
-      for (size_t window = 0; window < windows_.size(); ++window) {
+      for (std::size_t window = 0; window < windows_.size(); ++window) {
         const auto rows = windows_[window][layer][expert];
         const auto work = costs_.expert_ns * -std::expm1(-rows) + costs_.row_ns * rows;
         load.rows.push_back(rows);
@@ -150,7 +164,7 @@ void planning_problem::finish_loads() {
   windows_.clear();
 }
 
-double planning_problem::load_cost_ns(uint32_t layer) const {
+double planning_problem::load_cost_ns(std::uint32_t layer) const {
   const auto cost = costs_.load_ns + costs_.load_ns_per_byte * static_cast<double>(expert_bytes_[layer]);
   return cost / std::max(costs_.horizon_steps, 1.0);
 }

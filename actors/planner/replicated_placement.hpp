@@ -1,9 +1,9 @@
-// Hot experts get replicas, then all replicas are packed.
+// Gives hot experts replicas, then packs all replicas.
 //
-// In the manner of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, global load balancing; DeepSeek-V3, section
-// 3.4, redundant experts): every place beyond one for each expert goes to the expert with the most load per
-// replica so far; then replicas, by descending load, go to the device with the least load that has places
-// left, each device having the same number. Unlike there, no two replicas of an expert share a host. Pure.
+// Follows DeepSeek's EPLB (github.com/deepseek-ai/EPLB, global load balancing; DeepSeek-V3, section 3.4,
+// redundant experts). Each place beyond one per expert goes to the expert with the most load per replica so
+// far. Then replicas, by descending load, go to the device with the least load that has places left; all
+// devices have the same number. Unlike EPLB, no two replicas of an expert share a host. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace troupe {
 
-/// Each layer has its share of the places of all hosts.
+/// Each layer gets its share of the places of all hosts.
 draft_placement replicated_placement(const planning_problem& problem);
 
-/// The same for one layer that has no experts yet, with so many places.
-void place_replicated(draft_placement& draft, uint32_t layer, uint64_t num_places);
+/// The same for one layer whose experts are not placed yet, with N places.
+void place_replicated(draft_placement& draft, std::uint32_t layer, std::uint64_t num_places);
 
-/// Places of the layer when each has its share of what hosts can hold; at least one for each expert.
-uint64_t layer_places(const planning_problem& problem, uint32_t layer);
+/// Places of the layer if each layer has its share of the hosts' capacity; at least one per expert.
+std::uint64_t layer_places(const planning_problem& problem, std::uint32_t layer);
 
-/// [experts] replicas that EPLB's rule gives.
+/// [experts] replicas by EPLB's rule.
 /// @param work  [experts]
-/// @param most  of one expert
-std::vector<uint32_t> replica_counts(const std::vector<double>& work, uint64_t num_places, uint32_t least,
-                                     uint32_t most);
+/// @param most  most replicas of one expert
+std::vector<std::uint32_t> replica_counts(const std::vector<double>& work, std::uint64_t num_places,
+                                          std::uint32_t least, std::uint32_t most);
 
 } // namespace troupe

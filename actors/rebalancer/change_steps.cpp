@@ -20,7 +20,7 @@ std::vector<worker_id> gaining_hosts(const placement_step& step) {
   return without(step.to, step.from);
 }
 
-change_steps::change_steps(std::vector<placement_step> steps, std::map<worker_id, uint64_t> room)
+change_steps::change_steps(std::vector<placement_step> steps, std::map<worker_id, std::uint64_t> room)
     : waiting_(std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end())),
       room_(std::move(room)) {}
 

@@ -15,7 +15,7 @@ void host_speeds::observe(worker_id host, const expert_work& work) {
   }
   const auto runs = work.runs - known.last.runs;
   if (runs < least_runs)
-    return; // goes on adding up
+    return; // too little; keep adding up
   const auto measured = static_cast<double>(work.busy_ns - known.last.busy_ns) / static_cast<double>(runs);
   known.last = work;
   known.ns_per_run =

@@ -8,24 +8,24 @@
 #include <map>
 #include <utility>
 
-#include "actors/history/activation_window.hpp"
 #include "actors/planner/layer_packing.hpp"
+#include "actors/protocol/activation_window.hpp"
 
 namespace troupe {
 
 namespace {
 
-constexpr auto any_number = std::numeric_limits<uint64_t>::max();
+constexpr auto any_number = std::numeric_limits<std::uint64_t>::max();
 
-uint64_t num_experts_of(const fleet& hosts) {
-  uint64_t sum = 0;
+std::uint64_t num_experts_of(const fleet& hosts) {
+  std::uint64_t sum = 0;
   for (auto experts : hosts.layer_experts)
     sum += experts;
   return sum;
 }
 
-std::map<worker_id, uint64_t> num_held(const fleet& hosts) {
-  std::map<worker_id, uint64_t> result;
+std::map<worker_id, std::uint64_t> num_held(const fleet& hosts) {
+  std::map<worker_id, std::uint64_t> result;
   for (const auto& layer : hosts.target)
     for (const auto& expert : layer)
       for (auto id : expert)
@@ -35,31 +35,33 @@ std::map<worker_id, uint64_t> num_held(const fleet& hosts) {
 
 std::vector<planner_worker> workers_of(const planning_task& task, const planning_settings& settings) {
   const auto& hosts = *task.hosts;
-  uint64_t num_hosts = 0;
+  std::uint64_t num_hosts = 0;
   long double memory = 0;
   for (const auto& host : hosts.hosts)
     if (!host.leaves && !task.orders.drained.contains(host.name)) {
       ++num_hosts;
       memory += static_cast<long double>(host.max_experts);
     }
-  const auto needed = num_experts_of(hosts) * std::min<uint64_t>(hosts.num_replicas, num_hosts);
+  const auto needed = num_experts_of(hosts) * std::min<std::uint64_t>(hosts.num_replicas, num_hosts);
   const auto held = num_held(hosts);
   std::vector<planner_worker> result;
   for (const auto& host : hosts.hosts) {
     if (host.leaves)
       continue;
     planner_worker worker{host.id};
+    worker.topology = host.topology;
     worker.speed = task.speed ? task.speed(host.id) : 1;
     if (host.max_experts == any_number) {
-      const auto share = static_cast<double>(needed) / static_cast<double>(std::max<uint64_t>(num_hosts, 1));
-      // Uneven loads may ask for an uneven number of experts; spare copies are shared out evenly.
-      worker.max_experts = static_cast<uint64_t>(std::ceil(share * (1 + settings.spare_copies))) + 1;
+      const auto share =
+          static_cast<double>(needed) / static_cast<double>(std::max<std::uint64_t>(num_hosts, 1));
+      // Uneven loads may require uneven numbers of experts; spare copies are distributed evenly.
+      worker.max_experts = static_cast<std::uint64_t>(std::ceil(share * (1 + settings.spare_copies))) + 1;
     } else {
-      // A free place on each host, so that experts can change places without anybody letting go first.
+      // One free place on each host, so that experts can swap hosts without one of them releasing first.
       const auto is_roomy = memory >= static_cast<long double>(needed + num_hosts);
       worker.max_experts = host.max_experts - (is_roomy && host.max_experts > 1 ? 1 : 0);
     }
-    if (const auto found = held.find(host.id); found != held.end()) // what it has need not go
+    if (const auto found = held.find(host.id); found != held.end()) // what it holds may stay
       worker.max_experts = std::max(worker.max_experts, std::min(found->second, host.max_experts));
     result.push_back(worker);
   }
@@ -69,7 +71,7 @@ std::vector<planner_worker> workers_of(const planning_task& task, const planning
 planner_history history_of(const planning_task& task, const planning_settings& settings) {
   planner_history result;
   if (task.history.layer_experts != task.hosts->layer_experts)
-    return result; // nothing has been counted, or it is of another model
+    return result; // nothing was counted, or it is of another model
   result.counts = task.history.decayed;
   const auto& windows = task.history.windows;
   const auto first = windows.size() - std::min(windows.size(), settings.max_windows);
@@ -78,7 +80,7 @@ planner_history history_of(const planning_task& task, const planning_settings& s
     try {
       counted = decode_window(windows[at].encoded, task.history.layer_experts);
     } catch (const std::exception&) {
-      continue; // the history checks what it takes; whatever slips through is no reason to stop planning
+      continue; // the history validates windows; an invalid one must not stop planning
     }
     if (num_rows(counted.counts) == 0)
       continue;
@@ -95,7 +97,7 @@ std::vector<worker_id> ids_of(const std::vector<std::string>& names, const fleet
   for (const auto& host : hosts.hosts)
     if (std::find(names.begin(), names.end(), host.name) != names.end())
       result.push_back(host.id);
-  return result; // ascending, as the hosts are
+  return result; // ascending, like the hosts
 }
 
 planner_input input_of(const planning_task& task, const planning_settings& settings) {
@@ -105,8 +107,8 @@ planner_input input_of(const planning_task& task, const planning_settings& setti
   input.workers = workers_of(task, settings);
   input.expert_bytes.assign(hosts.layer_experts.size(), hosts.expert_bytes);
   input.present = hosts.target;
-  input.constraints.min_replicas = std::min<uint32_t>(
-      hosts.num_replicas, static_cast<uint32_t>(std::max<size_t>(input.workers.size(), 1)));
+  input.constraints.min_replicas = std::min<std::uint32_t>(
+      hosts.num_replicas, static_cast<std::uint32_t>(std::max<std::size_t>(input.workers.size(), 1)));
   for (const auto& [expert, names] : task.orders.pins)
     input.constraints.pins.push_back({expert, ids_of(names, hosts)});
   input.constraints.more_replicas = task.orders.replicas;
@@ -116,14 +118,14 @@ planner_input input_of(const planning_task& task, const planning_settings& setti
   if (task.ns_per_run > 0)
     input.costs.expert_ns = task.ns_per_run;
   input.costs.row_ns = input.costs.expert_ns * settings.row_share;
-  // A small cluster spreads every layer over all of its hosts (placement_spread.hpp), whatever that costs.
+  // A small cluster spreads every layer over all of its hosts (placement_spread.hpp), at any cost.
   if (input.workers.size() <= hosts.small_cluster)
     input.costs.message_ns = 0;
   return input;
 }
 
-/// Takes surplus copies of one expert away, those on the hosts that have most to do.
-void cut_replicas(draft_placement& draft, expert_id expert, uint32_t count) {
+/// Removes surplus copies of one expert from its busiest hosts.
+void cut_replicas(draft_placement& draft, expert_id expert, std::uint32_t count) {
   while (draft.num_replicas(expert.layer, expert.index) > std::max(count, 1U)) {
     const auto loads = mean_loads(draft, expert.layer);
     const auto& hosts = draft.hosts(expert.layer)[expert.index];
@@ -150,10 +152,10 @@ void describe(planning_answer& answer, const fleet& hosts, const std::vector<exp
   }
 }
 
-/// Exactly these hosts, with the effect that is to be expected.
+/// Exactly these hosts, with the predicted effect.
 void assign(planning_answer& answer, const planning_task& task, planner_input input) {
   const auto& hosts = *task.hosts;
-  std::map<worker_id, std::pair<const fleet_host*, uint64_t>> held; // after the change
+  std::map<worker_id, std::pair<const fleet_host*, std::uint64_t>> held; // after the change
   const auto now = num_held(hosts);
   for (const auto& host : hosts.hosts)
     held[host.id] = {&host, now.contains(host.id) ? now.at(host.id) : 0};
@@ -183,47 +185,6 @@ void assign(planning_answer& answer, const planning_task& task, planner_input in
   describe(answer, hosts, changes);
 }
 
-/// What one worker more, or the least useful one fewer, would do to a step.
-void judge_growth(planning_answer& answer, const planner_input& input, const planner_settings& settings) {
-  if (input.workers.empty())
-    return;
-  // Workers that come and go bring and take their memory; moves cost nothing here, since the question is what
-  // there would be in the end.
-  auto free = input;
-  free.costs.load_ns = 0;
-  free.costs.load_ns_per_byte = 0;
-  const auto now = plan(free, settings).after.step_ns;
-  if (!(now > 0))
-    return;
-  auto more = free;
-  auto added = more.workers.front();
-  for (const auto& worker : more.workers)
-    added.id = {std::max(added.id.value, worker.id.value) + 1};
-  added.speed = 1;
-  more.workers.push_back(added);
-  answer.gain_of_one_more = std::max(0.0, 1 - plan(more, settings).after.step_ns / now);
-  if (free.workers.size() < 2)
-    return;
-  auto fewer = free;
-  const auto held = [&](worker_id id) {
-    uint64_t count = 0;
-    for (const auto& layer : input.present)
-      for (const auto& expert : layer)
-        count += std::find(expert.begin(), expert.end(), id) == expert.end() ? 0 : 1;
-    return count;
-  };
-  const auto least =
-      std::min_element(fewer.workers.begin(), fewer.workers.end(), [&](const auto& l, const auto& r) {
-        return std::pair{l.speed, held(l.id)} < std::pair{r.speed, held(r.id)};
-      });
-  fewer.workers.erase(least);
-  const auto planned = plan(fewer, settings);
-  if (planned.unplaced.empty()) // else it cannot be spared
-    answer.loss_without_one = std::max(0.0, planned.after.step_ns / now - 1);
-  else
-    answer.loss_without_one = 1;
-}
-
 } // namespace
 
 planning_answer carry_out(const planning_task& task, const planning_settings& settings) {
@@ -235,8 +196,6 @@ planning_answer carry_out(const planning_task& task, const planning_settings& se
   switch (task.what) {
   case planning_task::goal::look:
     answer.before = answer.after = score(repaired(planning_problem{input}));
-    if (task.with_growth)
-      judge_growth(answer, input, chosen);
     return answer;
   case planning_task::goal::assign:
     assign(answer, task, std::move(input));
@@ -264,9 +223,9 @@ planning_answer carry_out(const planning_task& task, const planning_settings& se
   answer.before = score(repaired(planning_problem{present}));
   answer.after = score(draft);
   std::vector<expert_target> changes;
-  uint64_t num_unplaced = 0;
-  for (uint32_t layer = 0; layer < problem.num_layers(); ++layer)
-    for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
+  std::uint64_t num_unplaced = 0;
+  for (std::uint32_t layer = 0; layer < problem.num_layers(); ++layer)
+    for (std::uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
       auto wanted = ids_of(draft.hosts(layer)[expert], problem);
       num_unplaced += wanted.empty() ? 1 : 0;
       if (!wanted.empty() && wanted != hosts.target[layer][expert])
@@ -278,9 +237,9 @@ planning_answer carry_out(const planning_task& task, const planning_settings& se
   return answer;
 }
 
-std::map<worker_id, uint64_t> room_of(const fleet& hosts) {
+std::map<worker_id, std::uint64_t> room_of(const fleet& hosts) {
   const auto held = num_held(hosts);
-  std::map<worker_id, uint64_t> result;
+  std::map<worker_id, std::uint64_t> result;
   for (const auto& host : hosts.hosts)
     if (host.max_experts != any_number) {
       const auto found = held.find(host.id);
@@ -292,7 +251,7 @@ std::map<worker_id, uint64_t> room_of(const fleet& hosts) {
 
 predicted_step predicted(const placement_score& score) {
   const auto rounded = [](double value) {
-    return static_cast<uint64_t>(std::llround(std::clamp(value, 0.0, 1e18)));
+    return static_cast<std::uint64_t>(std::llround(std::clamp(value, 0.0, 1e18)));
   };
   return {rounded(score.step_ns), rounded(score.busiest_ns), rounded(score.messages * 1e6),
           rounded(score.mean_max_share * 1e6)};

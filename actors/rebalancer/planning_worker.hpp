@@ -1,5 +1,5 @@
-// The PLANNING WORKER: does what takes the rebalancer long, on a thread of its own: planning, and writing the
-// standing orders.
+// The PLANNING WORKER: does the rebalancer's slow work, planning and saving standing orders, on a thread of
+// its own.
 #pragma once
 
 #include <functional>
@@ -29,17 +29,16 @@ namespace troupe {
 
 /// The PLANNING WORKER interface, local only.
 using planning_worker_actor = caf::typed_actor<
-    // Plans. Fails with ec::engine_failed, saying why.
+    // Plans. Fails with ec::engine_failed; the text has the reason.
     caf::replies_to<planning_task_ptr>::with<planning_answer_ptr>,
-    // Makes the orders durable, where there is a place for them. Fails with ec::engine_failed, saying which
-    // file and why, and with ec::stale_term when a successor has the state directory.
+    // Saves the orders durably if there is a store. Fails with ec::engine_failed (the text has file and
+    // reason) and ec::stale_term (a successor owns the state directory).
     caf::replies_to<caf::put_atom, standing_orders_ptr>::with<void>>;
 
-/// On a thread of its own, except under a test scheduler.
+/// Runs on a thread of its own, except under a test scheduler.
 /// @param store  none: orders end with the process
-/// @param is_deposed  whether another scheduler has taken over; asked before the file is written; may be
-/// empty,
-///                    and may throw
+/// @param is_deposed  whether another scheduler has taken over; called before the file is written; may be
+/// empty, and may throw
 planning_worker_actor spawn_planning_worker(caf::actor_system& system, const planning_settings& settings,
                                             std::optional<standing_orders_store> store,
                                             std::function<bool()> is_deposed);

@@ -9,7 +9,7 @@ std::optional<std::string> rebalance_policy::should_plan(const look& seen, time_
   if (seen.hosts != hosts_) {
     const auto has_joined = std::any_of(seen.hosts.begin(), seen.hosts.end(),
                                         [this](worker_id id) { return !hosts_.contains(id); });
-    // The first ones have been given a share each by the scheduler, as far as anybody knows better.
+    // The first hosts have got equal shares from the scheduler, which is the best without measurements.
     if (!hosts_.empty() || seen.imbalance)
       news_ = has_joined ? "a worker has joined" : "a worker is gone";
     news_since_ = now;

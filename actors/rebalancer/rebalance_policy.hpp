@@ -1,8 +1,8 @@
-// When to plan, and whether a plan is worth carrying out. Pure: time is a parameter.
+// When to plan, and whether to carry out a plan. Pure: time is a parameter.
 //
-// Planning costs processor time and moving costs bandwidth, so the policy has hysteresis at three places: an
-// imbalance must last, a plan must gain a share of a step's time, and after a plan that gained nothing only
-// news, or a larger imbalance, make another one.
+// Planning costs processor time and moving costs bandwidth, so the policy has hysteresis in three places: an
+// imbalance must last, a plan must gain a share of a step's time, and after a useless plan only news or a
+// larger imbalance cause another one.
 #pragma once
 
 #include <chrono>
@@ -11,18 +11,18 @@
 #include <set>
 #include <string>
 
-#include "actors/ids.hpp"
+#include "actors/protocol/ids.hpp"
 
 namespace troupe {
 
 struct rebalance_limits {
-  double imbalance = 1.15;  ///< busiest hosts' time over that of an even load, above which to plan
-  uint32_t looks = 3;       ///< for so many looks in a row
-  double least_gain = 0.03; ///< of a step's time; a plan that gains less is not carried out
-  double worse = 1.1;       ///< an imbalance must grow by so much to make another plan after a useless one
-  std::chrono::seconds settle{1};     ///< after workers came or went, before planning for it
-  std::chrono::seconds cool_down{15}; ///< after a change, before the next one for imbalance
-  std::chrono::seconds retry{60};     ///< after a useless plan, before another one at the same imbalance
+  double imbalance = 1.15;  ///< plan above this ratio of the busiest hosts' time to that of an even load
+  std::uint32_t looks = 3;  ///< consecutive looks above it
+  double least_gain = 0.03; ///< share of a step's time; a plan that gains less is not carried out
+  double worse = 1.1;       ///< growth of the imbalance that allows another plan after a useless one
+  std::chrono::seconds settle{1};     ///< from a worker's coming or going to planning for it
+  std::chrono::seconds cool_down{15}; ///< from one change to the next one for imbalance
+  std::chrono::seconds retry{60};     ///< from a useless plan to another one at the same imbalance
 };
 
 class rebalance_policy {
@@ -30,36 +30,36 @@ class rebalance_policy {
   using time_point = std::chrono::steady_clock::time_point;
 
   struct look {
-    std::set<worker_id> hosts;       ///< that can take experts
-    bool is_settled = false;         ///< nothing is on its way
+    std::set<worker_id> hosts;       ///< that can hold experts
+    bool is_settled = false;         ///< no move is under way
     bool is_planning = false;        ///< or a change is under way
-    uint64_t windows = 0;            ///< counted so far; an imbalance is judged anew only with new ones
-    std::optional<double> imbalance; ///< by the recent windows; none without any
+    std::uint64_t windows = 0;       ///< counted so far; an imbalance is judged again only with new ones
+    std::optional<double> imbalance; ///< by the recent windows; empty without any
   };
 
   explicit rebalance_policy(rebalance_limits limits = {}) : limits_(limits) {}
 
-  /// @return why to plan now
+  /// @returns a reason to plan now
   std::optional<std::string> should_plan(const look& seen, time_point now);
 
-  /// Does a plan that takes a step from `before` to `after`, in ns, gain enough?
+  /// Whether a plan that shortens a step from `before` to `after`, in ns, gains enough.
   bool is_worth_it(double before, double after) const {
     return before > 0 && (before - after) / before >= limits_.least_gain;
   }
 
-  /// What has become of a plan.
+  /// The result of a plan.
   void planned(bool is_carried_out, time_point now);
 
  private:
   rebalance_limits limits_;
   std::set<worker_id> hosts_;
-  std::string news_; ///< why workers' coming or going asks for a plan; empty: it does not
+  std::string news_; ///< why a worker's coming or going requires a plan; empty: none does
   time_point news_since_;
-  uint64_t windows_ = 0;
-  uint32_t looks_above_ = 0;
-  double imbalance_ = 0;  ///< as of the last look
-  double useless_at_ = 0; ///< imbalance at which a plan gained nothing; 0: none has
-  time_point not_before_; ///< for imbalance
+  std::uint64_t windows_ = 0;
+  std::uint32_t looks_above_ = 0;
+  double imbalance_ = 0;  ///< at the last look
+  double useless_at_ = 0; ///< imbalance at which a plan gained nothing; 0: none yet
+  time_point not_before_; ///< for plans because of imbalance
   time_point useless_until_;
 };
 

@@ -6,10 +6,10 @@
 #include <caf/actor_system.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/defaults.hpp"
-#include "actors/file_format.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "actors/rebalancer/rebalancer_metrics.hpp"
 #include "actors/rebalancer/rebalancer_state.hpp"
+#include "actors/state/file_format.hpp"
 
 namespace troupe {
 

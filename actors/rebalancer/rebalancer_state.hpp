@@ -1,4 +1,4 @@
-// The state of the rebalancer actor: between messages and the pure parts that decide.
+// State of the rebalancer actor. It translates messages into calls of pure policies.
 #pragma once
 
 #include <chrono>
@@ -19,6 +19,7 @@
 #include "actors/rebalancer/host_speeds.hpp"
 #include "actors/rebalancer/planning_worker.hpp"
 #include "actors/rebalancer/rebalancer.hpp"
+#include "actors/rebalancer/wanted_workers.hpp"
 
 namespace troupe {
 
@@ -40,14 +41,14 @@ struct rebalancer_state {
   using promise = caf::typed_response_promise<placement_change>;
 
   struct running_change {
-    placement_change what; ///< with its experts
+    placement_change what; ///< including its experts
     change_steps steps;
-    std::map<expert_id, uint64_t> bytes; ///< to be loaded for each
+    std::map<expert_id, std::uint64_t> bytes; ///< to be loaded for each expert
     time_point begun;
-    bool drains = false; ///< when it is over, the scheduler is told who holds nothing
+    bool drains = false; ///< at its end the scheduler is told which workers must hold nothing
   };
 
-  /// What all questions need: the fleet, and the history where it is asked for; one after the other.
+  /// Gets the input of all questions one after the other: the fleet, and the history if requested.
   void with_fleet(std::function<void(const fleet_ptr&)> then, std::function<void(const caf::error&)> failed);
   void with_history(std::function<void(const history_snapshot&)> then,
                     std::function<void(const caf::error&)> failed);
@@ -59,16 +60,21 @@ struct rebalancer_state {
   void event(const char* what, const std::string& text) const;
   planning_task task_for(planning_task::goal what, const fleet_ptr& hosts, history_snapshot past) const;
 
-  // By itself.
-  void observe(const fleet_ptr& hosts);
+  // Automatic looks.
+  /// Learns from the hosts' work since the last look.
+  /// @returns their load, in workers
+  std::optional<double> observe(const fleet_ptr& hosts);
+  void count_wanted(const fleet_ptr& hosts, std::optional<double> load);
   void look(const fleet_ptr& hosts);
   void judge(const fleet_ptr& hosts, const history_snapshot& past);
+  /// Sends the activity at once: the scheduler needs it when memory is short.
+  void tell_activity(const history_snapshot& past);
   void consider(const fleet_ptr& hosts, std::optional<double> imbalance);
   void plan_for(const std::string& reason, const fleet_ptr& hosts);
   void adopt(const std::string& reason, const fleet_ptr& hosts, const planning_answer& answer);
 
   // Commands.
-  /// A look or a command is dealt with: on to the next one.
+  /// A look or a command is finished: start the next one.
   void end_round();
   void next_command();
   void refuse(promise& to, const caf::error& error);
@@ -84,7 +90,7 @@ struct rebalancer_state {
                              const planning_answer& answer) const;
   void begin_change(placement_change what, const fleet& hosts, const planning_answer& answer, bool drains);
   void drive();
-  void step_done(uint64_t change, expert_id expert, const caf::error& error);
+  void step_done(std::uint64_t change, expert_id expert, const caf::error& error);
   void end_change();
   change_progress_status progress_of(const running_change& change) const;
 
@@ -96,22 +102,19 @@ struct rebalancer_state {
   standing_orders orders_;
   rebalance_policy policy_;
   host_speeds speeds_;
-  std::map<worker_id, uint64_t> busy_; ///< ns, as of the last look
-  time_point looked_;                  ///< when
-  double utilization_ = 0;             ///< of the busiest host, between the last two looks
-  uint32_t ticks_ = 0;
-  bool is_busy_ = false; ///< a round of questions is under way, for a look or a command
+  std::map<worker_id, std::uint64_t> busy_; ///< ns, at the last look
+  time_point looked_;                       ///< time of the last look
+  std::uint32_t ticks_ = 0;
+  bool is_busy_ = false; ///< requests of a look or a command are under way
   std::deque<std::pair<placement_command, promise>> waiting_;
-  std::optional<promise> answering_; ///< of the command that is being dealt with
-  uint64_t known_age_ms_ = 0;        ///< of the history at the last look
-  uint64_t known_windows_ = 0;       ///< looks that found new ones
+  std::optional<promise> answering_; ///< of the command in progress
+  std::uint64_t known_age_ms_ = 0;   ///< of the history at the last look
+  std::uint64_t known_windows_ = 0;  ///< looks with new windows so far
   std::optional<double> imbalance_;
-  std::optional<time_point> grown_at_; ///< when growth was last judged
-  double gain_of_one_more_ = 0;
-  double waste_of_one_ = 0;
-  uint64_t last_change_ = 0;
+  wanted_workers wanted_;
+  std::uint64_t last_change_ = 0;
   std::optional<running_change> running_;
-  std::optional<change_progress_status> last_; ///< the last one that is over
+  std::optional<change_progress_status> last_; ///< the last finished change
 };
 
 } // namespace troupe

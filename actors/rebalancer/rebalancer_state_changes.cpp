@@ -1,10 +1,10 @@
-// rebalancer_state: operators' commands, and changes of the placement from their first move to their last.
+// rebalancer_state: operators' commands, and carrying out changes of the placement.
 #include <algorithm>
 #include <utility>
 #include <variant>
 
-#include "actors/defaults.hpp"
-#include "actors/error.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/error.hpp"
 #include "actors/rebalancer/rebalancer_metrics.hpp"
 #include "actors/rebalancer/rebalancer_state.hpp"
 
@@ -36,8 +36,8 @@ std::optional<worker_id> id_of(const std::string& name, const fleet& hosts) {
   return std::nullopt;
 }
 
-/// The hosts that move and assign ask for, of commands that `apply` has found sound.
-/// @return or what is wrong with them
+/// The hosts that move and assign ask for. `apply` has validated the commands.
+/// @returns the targets, or what is wrong with them
 std::variant<std::vector<expert_target>, std::string> wanted_by(const placement_command& asked,
                                                                 const fleet& hosts) {
   std::vector<expert_target> result;
@@ -62,8 +62,8 @@ std::variant<std::vector<expert_target>, std::string> wanted_by(const placement_
   return result;
 }
 
-/// Commands that wait for an earlier one, or for a look.
-constexpr size_t max_waiting = 16;
+/// Commands that may wait for an earlier one, or for a look.
+constexpr std::size_t max_waiting = 16;
 
 bool changes_placement(placement_action action) {
   switch (action) {
@@ -239,7 +239,7 @@ void rebalancer_state::save_orders(standing_orders orders, std::function<void()>
       .then(
           [self, saved, drains_nobody_new, then = std::move(then)] {
             self->state.orders_ = *saved;
-            if (drains_nobody_new) // who is new is told of when it has been relieved
+            if (drains_nobody_new) // a newly drained worker is reported once its experts have moved
               self->state.tell_drained();
             then();
           },
@@ -269,7 +269,7 @@ placement_change rebalancer_state::described(const std::string& reason, const fl
 void rebalancer_state::begin_change(placement_change what, const fleet& hosts, const planning_answer& answer,
                                     bool drains) {
   what.id = ++last_change_;
-  auto& change = running_.emplace(running_change{}); // clang++ 14 knows no default of a nested class here
+  auto& change = running_.emplace(running_change{}); // clang++ 14 rejects a default of a nested class here
   change.what = std::move(what);
   change.steps = change_steps{answer.steps, room_of(hosts)};
   for (const auto& step : answer.steps)
@@ -309,7 +309,7 @@ void rebalancer_state::drive() {
     end_change();
 }
 
-void rebalancer_state::step_done(uint64_t id, expert_id expert, const caf::error& error) {
+void rebalancer_state::step_done(std::uint64_t id, expert_id expert, const caf::error& error) {
   if (!running_ || running_->what.id != id)
     return;
   if (error)
@@ -339,7 +339,7 @@ change_progress_status rebalancer_state::progress_of(const running_change& chang
   result.done = change.steps.num_done();
   result.given_up = change.steps.num_given_up();
   result.left = change.steps.num_left();
-  result.elapsed_ms = static_cast<uint64_t>(
+  result.elapsed_ms = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(now() - change.begun).count());
   return result;
 }

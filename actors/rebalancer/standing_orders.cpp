@@ -5,15 +5,15 @@
 #include <stdexcept>
 #include <utility>
 
-#include "actors/durable_file.hpp"
-#include "actors/file_format.hpp"
+#include "actors/state/durable_file.hpp"
+#include "actors/state/file_format.hpp"
 
 namespace troupe {
 
 namespace {
 
 constexpr auto magic = "troupe-standing-orders 1";
-constexpr uint32_t max_replicas = 4096;
+constexpr std::uint32_t max_replicas = 4096;
 
 std::string text_of(expert_id expert) {
   return "expert " + std::to_string(expert.index) + " of layer " + std::to_string(expert.layer);
@@ -26,7 +26,7 @@ std::string listed(const worker_names& workers) {
   return result.empty() ? "nobody" : result;
 }
 
-std::string flaw_of(expert_id expert, const std::vector<uint32_t>& layer_experts) {
+std::string flaw_of(expert_id expert, const std::vector<std::uint32_t>& layer_experts) {
   if (layer_experts.empty())
     return "no model is known yet: no worker has joined";
   if (expert.layer >= layer_experts.size())
@@ -52,7 +52,7 @@ std::string checksum_line(const std::string& text) {
   return out.str();
 }
 
-/// One line of a file: "pin 3 5 expert-0 expert-1", "replicas 3 5 2", "drain expert-1", "paused".
+/// Reads one line of a file: "pin 3 5 expert-0 expert-1", "replicas 3 5 2", "drain expert-1", "paused".
 void take_line(standing_orders& orders, std::istringstream& words) {
   std::string kind;
   words >> kind;
@@ -89,10 +89,10 @@ void take_line(standing_orders& orders, std::istringstream& words) {
 class applied_command {
  public:
   applied_command(standing_orders& orders, const placement_command& command,
-                  const std::vector<uint32_t>& layer_experts, const worker_names& workers)
+                  const std::vector<std::uint32_t>& layer_experts, const worker_names& workers)
       : orders_(orders), command_(command), layer_experts_(layer_experts), workers_(workers) {}
 
-  /// @return what is wrong; empty: done
+  /// @returns what is wrong; empty: done
   std::string apply() {
     switch (command_.action) {
     case placement_action::rebalance:
@@ -122,7 +122,7 @@ class applied_command {
   }
 
  private:
-  /// Checks the one expert that the command is about.
+  /// Validates the one expert of the command.
   std::string check_one() const {
     if (command_.experts.size() != 1)
       return "exactly one expert is to be named";
@@ -223,7 +223,7 @@ class applied_command {
 
   standing_orders& orders_;
   const placement_command& command_;
-  const std::vector<uint32_t>& layer_experts_;
+  const std::vector<std::uint32_t>& layer_experts_;
   const worker_names& workers_;
 };
 
@@ -231,7 +231,7 @@ class applied_command {
 
 std::variant<standing_orders, std::string> apply(const standing_orders& orders,
                                                  const placement_command& command,
-                                                 const std::vector<uint32_t>& layer_experts,
+                                                 const std::vector<std::uint32_t>& layer_experts,
                                                  const worker_names& workers) {
   auto result = orders;
   if (auto flaw = applied_command{result, command, layer_experts, workers}.apply(); !flaw.empty())
@@ -266,7 +266,7 @@ standing_orders parse_standing_orders(const std::string& text) {
   if (!std::getline(lines, line) || line != magic)
     throw std::runtime_error(std::string{"line 1: expected '"} + magic + "'");
   standing_orders result;
-  for (size_t number = 2; std::getline(lines, line); ++number) {
+  for (std::size_t number = 2; std::getline(lines, line); ++number) {
     std::istringstream words(line);
     try {
       take_line(result, words);

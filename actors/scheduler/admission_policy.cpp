@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
@@ -21,10 +22,11 @@ const char* flag_of(fair_queue::measure by) {
   return "--max-queue-wait";
 }
 
-/// Requests that may end, or be named by their gateway, while a restarted scheduler still waits for their
-/// worker: as many as can have a place in a large cluster.
-constexpr size_t max_released_early = 4096;
-constexpr size_t max_adopted_early = 4096; // beyond it, a sequence that runs is taken to hold an even share
+/// Bound on the requests that end, or are named by their gateway, while a restarted scheduler still waits for
+/// their worker: as many as can have a place in a large cluster.
+constexpr std::size_t max_released_early = 4096;
+constexpr std::size_t max_adopted_early =
+    4096; // beyond it, a sequence that runs is taken to hold an even share
 
 } // namespace
 
@@ -36,7 +38,7 @@ bool admission_policy::has_workers() const {
                      [](const auto& entry) { return !entry.second.retired; });
 }
 
-/// Could a sequence be placed anywhere now, however small?
+/// Does any worker have room for even the smallest sequence now?
 bool admission_policy::has_room() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
     const auto& [budget, retired] = entry.second;
@@ -45,29 +47,29 @@ bool admission_policy::has_room() const {
   });
 }
 
-uint64_t admission_policy::longest_context() const {
-  uint64_t longest = 0;
+std::uint64_t admission_policy::longest_context() const {
+  std::uint64_t longest = 0;
   for (const auto& [id, worker] : workers_)
     if (!worker.retired)
-      longest = std::max(longest,
-                         std::min<uint64_t>(worker.budget.max_model_len, worker.budget.kv_capacity_tokens));
+      longest = std::max(
+          longest, std::min<std::uint64_t>(worker.budget.max_model_len, worker.budget.kv_capacity_tokens));
   return longest;
 }
 
 attention_need admission_policy::need_of(const admission_request& request) const {
-  const auto prompt = uint64_t{request.prompt_tokens};
+  const auto prompt = std::uint64_t{request.prompt_tokens};
   attention_need need{.num_seqs = request.num_choices, .seq_tokens = prompt + request.max_new_tokens};
-  const auto least = prompt + std::clamp(request.min_new_tokens, uint32_t{1}, request.max_new_tokens);
+  const auto least = prompt + std::clamp(request.min_new_tokens, std::uint32_t{1}, request.max_new_tokens);
   if (request.min_new_tokens > 0)
     need.seq_tokens = std::clamp(longest_context(), least, need.seq_tokens);
   const auto likely = prompt + lengths_.likely(request.tenant, request.max_new_tokens);
   need.expected_tokens = std::clamp(likely, least, need.seq_tokens);
-  uint64_t widest = 0;
+  std::uint64_t widest = 0;
   for (const auto& [id, worker] : workers_)
     if (!worker.retired)
       widest = std::max(widest, most_side_by_side(worker.budget, need));
   if (widest > 0)
-    need.num_seqs = static_cast<uint32_t>(std::min<uint64_t>(need.num_seqs, widest));
+    need.num_seqs = static_cast<std::uint32_t>(std::min<std::uint64_t>(need.num_seqs, widest));
   return need;
 }
 
@@ -83,7 +85,7 @@ caf::error admission_policy::too_long(const attention_need& need) const {
                                               + std::to_string(longest_context()));
 }
 
-/// The first measure by which this is more than may wait. One request alone never is.
+/// The first measure by which this is more than may wait. One request alone never exceeds any.
 std::optional<fair_queue::measure> admission_policy::excess(const fair_queue::amount& waiting) const {
   if (most_.requests > 0 && waiting.requests > most_.requests)
     return fair_queue::measure::requests;
@@ -95,8 +97,8 @@ std::optional<fair_queue::measure> admission_policy::excess(const fair_queue::am
   return std::nullopt;
 }
 
-/// Room in the queue for a new request: what tenants have there beyond their share gives way.
-caf::error admission_policy::make_room(const admission_request& request, uint64_t tokens) {
+/// Makes room in the queue for a new request: requests beyond their tenants' share are displaced.
+caf::error admission_policy::make_room(const admission_request& request, std::uint64_t tokens) {
   const auto& waiting = queue_.new_requests();
   const fair_queue::amount own{1, queue_bytes_of(request), tokens};
   const auto short_of = excess(waiting + own);
@@ -116,7 +118,7 @@ caf::error admission_policy::make_room(const admission_request& request, uint64_
                                         + why_too_much(*short_of, waiting, own));
 }
 
-/// What is said of a queue that is full, behind how many wait.
+/// The end of the error text for a full queue, after the number of waiting requests.
 std::string admission_policy::why_too_much(fair_queue::measure by, const fair_queue::amount& waiting,
                                            const fair_queue::amount& own) const {
   const auto allows = std::string(flag_of(by)) + " allows";
@@ -156,11 +158,12 @@ void admission_policy::free_place(request_id id) {
 
 void admission_policy::add_worker(const worker_hello& hello) {
   auto id = hello.address.id;
+  const auto& terms = std::get<attention_terms>(hello.of_role);
   auto& worker = workers_[id];
   worker.retired = false;
-  worker.budget.max_num_seqs = hello.max_num_seqs;
-  worker.budget.kv_capacity_tokens = hello.kv_capacity_tokens;
-  worker.budget.max_model_len = hello.max_model_len;
+  worker.budget.max_num_seqs = terms.max_num_seqs;
+  worker.budget.kv_capacity_tokens = terms.kv_capacity_tokens;
+  worker.budget.max_model_len = terms.max_model_len;
   for (auto entry = adopted_early_.begin(); entry != adopted_early_.end();) {
     const auto place = entry->second;
     if (place.worker != id) {
@@ -171,15 +174,15 @@ void admission_policy::add_worker(const worker_hello& hello) {
     if (!has_request(place.request))
       take_place(place.request, {.worker = id, .num_seqs = place.num_seqs, .kv_tokens = place.kv_tokens});
   }
-  std::map<request_id, uint64_t> running;
-  for (const auto& sequence : hello.running)
+  std::map<request_id, std::uint64_t> running;
+  for (const auto& sequence : terms.running)
     ++running[sequence.request];
   for (const auto& [request, num_seqs] : running) {
     auto is_over =
         std::find(released_early_.begin(), released_early_.end(), request) != released_early_.end();
     if (is_over || has_request(request))
       continue;
-    auto share = hello.kv_capacity_tokens / std::max<uint64_t>(hello.max_num_seqs, 1);
+    auto share = terms.kv_capacity_tokens / std::max<std::uint64_t>(terms.max_num_seqs, 1);
     take_place(request,
                {.worker = id, .num_seqs = num_seqs, .kv_tokens = num_seqs * share, .restored = true});
   }
@@ -205,14 +208,15 @@ void admission_policy::retire_worker(worker_id id) {
 }
 
 void admission_policy::reconcile(const lease_renewal& load) {
+  const auto* attention = std::get_if<attention_load>(&load.of_role);
   if (auto found = workers_.find(load.id); found != workers_.end())
-    found->second.budget.kv_tokens_used = load.kv_tokens_used;
-  // What the worker runs and is nobody's that we have placed there.
-  uint64_t reported = load.running + load.waiting;
+    found->second.budget.kv_tokens_used = attention == nullptr ? 0 : attention->kv_tokens_used;
+  // What the worker runs beside the requests that were placed there.
+  std::uint64_t reported = load.running + load.waiting;
   for (const auto& [id, entry] : places_)
     if (entry.worker == load.id && !entry.restored)
       reported -= std::min(reported, entry.num_seqs);
-  uint64_t restored = 0;
+  std::uint64_t restored = 0;
   std::vector<request_id> over;
   for (const auto& [id, entry] : places_)
     if (entry.worker == load.id && entry.restored) {
@@ -226,7 +230,7 @@ void admission_policy::reconcile(const lease_renewal& load) {
 
 caf::error admission_policy::enqueue(const admission_request& request, time_point now) {
   auto is_replay = request.attempt > 0;
-  withdraw(request.id); // also when it is refused now: whoever asks again does not wait any more
+  withdraw(request.id); // also when it is refused now: the earlier question no longer waits
   if (request.num_choices == 0 || request.prompt_tokens == 0 || request.max_new_tokens == 0)
     return make_error(ec::bad_request, "a request needs a prompt, a choice and a new token");
   if (request.tenant.size() > max_tenant_bytes)
@@ -245,7 +249,7 @@ caf::error admission_policy::enqueue(const admission_request& request, time_poin
 
 std::vector<admission_policy::placed> admission_policy::place(time_point now) {
   std::vector<placed> result;
-  uint64_t given = 0; // to those who are not promised a place
+  std::uint64_t given = 0; // to requests that are not promised a place
   queue_.take_turns(now, [&](const fair_queue::waiting& offered) {
     using verdict = fair_queue::verdict;
     if (!has_room())
@@ -260,8 +264,8 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
         candidates.push_back({.id = id, .budget = worker.budget});
     auto worker = choose_worker(candidates, need, request.avoid);
     if (!worker) {
-      // Has only a worker that it is not to go to room? It may be back: rather that than a long wait, and
-      // nobody else waits for it.
+      // If only workers that the request avoids have room, they may work again: that is better than a long
+      // wait, and no other request waits for them.
       worker = choose_worker(candidates, need, {});
       if (!worker)
         return verdict::no_room;
@@ -271,7 +275,7 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
     take_place(request.id, {.worker = *worker,
                             .num_seqs = need.num_seqs,
                             .kv_tokens = need.kv_tokens(),
-                            .most_new = static_cast<uint32_t>(need.seq_tokens - request.prompt_tokens),
+                            .most_new = static_cast<std::uint32_t>(need.seq_tokens - request.prompt_tokens),
                             .tenant = request.tenant});
     if (!is_promised(request))
       given += offered.tokens;
@@ -299,7 +303,7 @@ std::vector<admission_policy::refused> admission_policy::expire(time_point now, 
 
 bool admission_policy::withdraw(request_id id) {
   if (adopted_early_.erase(id) > 0)
-    return false; // its worker may yet say that it runs
+    return false; // its worker may still report it
   if (queue_.remove(id))
     return true;
   if (!places_.contains(id))
@@ -308,7 +312,7 @@ bool admission_policy::withdraw(request_id id) {
   return true;
 }
 
-void admission_policy::answered(request_id id, uint32_t num_tokens) {
+void admission_policy::answered(request_id id, std::uint32_t num_tokens) {
   const auto found = places_.find(id);
   if (found == places_.end() || found->second.most_new == 0 || num_tokens == 0)
     return;
@@ -333,9 +337,9 @@ void admission_policy::release(request_id id) {
     released_early_.pop_front();
 }
 
-size_t admission_policy::num_placed(worker_id id) const {
-  return static_cast<size_t>(std::count_if(places_.begin(), places_.end(),
-                                           [id](const auto& entry) { return entry.second.worker == id; }));
+std::size_t admission_policy::num_placed(worker_id id) const {
+  return static_cast<std::size_t>(std::count_if(
+      places_.begin(), places_.end(), [id](const auto& entry) { return entry.second.worker == id; }));
 }
 
 const attention_budget* admission_policy::budget(worker_id id) const {

@@ -8,18 +8,18 @@ namespace troupe {
 
 namespace {
 
-/// Answers after which an older one counts half: soon enough to follow a change of what is asked, and enough
-/// of them for the tail of the lengths.
+/// An answer counts half after this many newer ones: few enough to follow changes of the requests, and many
+/// enough for the tail of the lengths.
 constexpr double half_life = 256;
 const auto decay = static_cast<float>(std::exp2(-1 / half_life));
 
-/// What tokens may be off by in floating point.
+/// Rounding error of a length in floating point.
 constexpr double rounding = 1e-6;
 
-/// Of the answers that have `prior_tokens` at most, before anything is known.
+/// Share of the answers that have at most `prior_tokens`, before any is seen.
 constexpr double prior_share = defaults::admission_quantile;
 
-/// What is known otherwise counts as much as so many answers.
+/// Prior knowledge counts as much as this number of answers.
 constexpr double weight_otherwise = 4;
 
 } // namespace
@@ -27,26 +27,26 @@ constexpr double weight_otherwise = 4;
 answer_lengths::answer_lengths(settings wanted) : settings_(wanted), likely_(wanted.prior_tokens) {
   if (settings_.quantile >= 1)
     return;
-  // As many of those that are left end with each token.
+  // The same share of the remaining answers ends with each token.
   const double rate = -std::log1p(-prior_share) / settings_.prior_tokens;
-  for (size_t i = 0; i < num_buckets; ++i)
+  for (std::size_t i = 0; i < num_buckets; ++i)
     prior_.at(i) = -std::expm1(-rate * (begin_of(i + 1) - begin_of(i)));
   all_endings_ = prior_;
   likely_ = quantile_of(all_endings_);
 }
 
-size_t answer_lengths::bucket_of(uint32_t num_tokens) {
-  const double octaves = std::log2(static_cast<double>(std::max(num_tokens, uint32_t{1})));
-  return std::min(static_cast<size_t>(octaves * buckets_per_octave), num_buckets - 1);
+std::size_t answer_lengths::bucket_of(std::uint32_t num_tokens) {
+  const double octaves = std::log2(static_cast<double>(std::max(num_tokens, std::uint32_t{1})));
+  return std::min(static_cast<std::size_t>(octaves * buckets_per_octave), num_buckets - 1);
 }
 
-/// Tokens that an answer of this bucket exceeds, or reaches.
-double answer_lengths::begin_of(size_t bucket) {
+/// Shortest length in this bucket.
+double answer_lengths::begin_of(std::size_t bucket) {
   return bucket == 0 ? 0 : std::exp2(static_cast<double>(bucket) / buckets_per_octave);
 }
 
-void answer_lengths::add(lengths& to, uint32_t num_tokens, bool is_cut) {
-  for (size_t i = 0; i < num_buckets; ++i) {
+void answer_lengths::add(lengths& to, std::uint32_t num_tokens, bool is_cut) {
+  for (std::size_t i = 0; i < num_buckets; ++i) {
     to.ended.at(i) *= decay;
     to.cut.at(i) *= decay;
   }
@@ -55,8 +55,8 @@ void answer_lengths::add(lengths& to, uint32_t num_tokens, bool is_cut) {
 
 answer_lengths::endings answer_lengths::endings_of(const lengths& seen, const endings& otherwise) {
   endings result{};
-  double reached = 0; // the bucket's end, and were seen until then
-  for (size_t i = num_buckets; i-- > 0;) {
+  double reached = 0; // answers that reached the bucket's end, and were seen until then
+  for (std::size_t i = num_buckets; i-- > 0;) {
     const double ended = seen.ended.at(i);
     // Half of those that were cut here were seen in the half of it where as many others ended.
     const double at_risk = reached + ended + seen.cut.at(i) / 2;
@@ -66,20 +66,20 @@ answer_lengths::endings answer_lengths::endings_of(const lengths& seen, const en
   return result;
 }
 
-uint32_t answer_lengths::quantile_of(const endings& ends) const {
+std::uint32_t answer_lengths::quantile_of(const endings& ends) const {
   double left = 1; // share of the answers that are longer
   const double wanted = 1 - settings_.quantile;
-  for (size_t i = 0; i < num_buckets; ++i) {
+  for (std::size_t i = 0; i < num_buckets; ++i) {
     const double next = left * (1 - ends.at(i));
     if (next <= wanted) {
-      // Within a bucket as many of those that are left end with each token.
+      // Within a bucket the same share of the remaining answers ends with each token.
       const double share = next > 0 && next < left ? std::log(left / wanted) / std::log(left / next) : 1;
-      return static_cast<uint32_t>(
+      return static_cast<std::uint32_t>(
           std::max(1.0, std::ceil(begin_of(i) + share * (begin_of(i + 1) - begin_of(i)) - rounding)));
     }
     left = next;
   }
-  return std::numeric_limits<uint32_t>::max();
+  return std::numeric_limits<std::uint32_t>::max();
 }
 
 answer_lengths::tenant_entry& answer_lengths::entry_of(const std::string& tenant) {
@@ -92,7 +92,7 @@ answer_lengths::tenant_entry& answer_lengths::entry_of(const std::string& tenant
   return tenants_[tenant];
 }
 
-void answer_lengths::observe(const std::string& tenant, uint32_t num_tokens, bool is_cut) {
+void answer_lengths::observe(const std::string& tenant, std::uint32_t num_tokens, bool is_cut) {
   if (settings_.quantile >= 1)
     return;
   ++num_observed_;
@@ -104,7 +104,7 @@ void answer_lengths::observe(const std::string& tenant, uint32_t num_tokens, boo
   entry.latest = num_observed_;
 }
 
-uint32_t answer_lengths::likely(const std::string& tenant, uint32_t most) const {
+std::uint32_t answer_lengths::likely(const std::string& tenant, std::uint32_t most) const {
   if (settings_.quantile >= 1)
     return most;
   const auto found = tenants_.find(tenant);
@@ -118,7 +118,7 @@ uint32_t answer_lengths::likely(const std::string& tenant, uint32_t most) const 
   return std::min(entry.likely, most);
 }
 
-uint32_t answer_lengths::likely() const {
+std::uint32_t answer_lengths::likely() const {
   return likely_;
 }
 

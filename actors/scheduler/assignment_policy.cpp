@@ -8,7 +8,7 @@ namespace {
 
 /// a/b <=> c/d for b, d > 0, without rounding: counts stay far below 2^63, so the products are taken in 128
 /// bits.
-std::strong_ordering compare_shares(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+std::strong_ordering compare_shares(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d) {
   __extension__ using wide = unsigned __int128;
   return static_cast<wide>(a) * d <=> static_cast<wide>(c) * b;
 }
@@ -28,11 +28,11 @@ bool is_better(const assignment_candidate& lhs, const assignment_candidate& rhs)
 
 } // namespace
 
-uint64_t most_side_by_side(const attention_budget& budget, const attention_need& need) {
+std::uint64_t most_side_by_side(const attention_budget& budget, const attention_need& need) {
   if (need.seq_tokens == 0 || need.seq_tokens > budget.max_model_len
       || need.seq_tokens > budget.kv_capacity_tokens)
     return 0;
-  return std::min<uint64_t>(budget.max_num_seqs, budget.kv_capacity_tokens / need.reserved_tokens());
+  return std::min<std::uint64_t>(budget.max_num_seqs, budget.kv_capacity_tokens / need.reserved_tokens());
 }
 
 bool can_ever_fit(const attention_budget& budget, const attention_need& need) {

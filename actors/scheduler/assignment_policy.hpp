@@ -6,42 +6,42 @@
 #include <optional>
 #include <vector>
 
-#include "actors/ids.hpp"
+#include "actors/protocol/ids.hpp"
 
 namespace troupe {
 
 /// What an attention worker can hold, and what it holds.
 struct attention_budget {
-  uint32_t max_num_seqs = 0;
-  uint64_t kv_capacity_tokens = 0;
-  uint32_t max_model_len = 0;
-  uint64_t num_seqs = 0;       ///< sequences with a place
-  uint64_t kv_tokens = 0;      ///< KV tokens set aside for them
-  uint64_t kv_tokens_used = 0; ///< that it has said to be in use
+  std::uint32_t max_num_seqs = 0;
+  std::uint64_t kv_capacity_tokens = 0;
+  std::uint32_t max_model_len = 0;
+  std::uint64_t num_seqs = 0;       ///< sequences with a place
+  std::uint64_t kv_tokens = 0;      ///< KV tokens set aside for them
+  std::uint64_t kv_tokens_used = 0; ///< in use, as it has reported
 
-  /// Not to be set aside for anybody else: sequences may have grown beyond what was set aside for them.
-  uint64_t kv_tokens_taken() const { return std::max(kv_tokens, kv_tokens_used); }
+  /// Not to be reserved for others: sequences may have grown beyond what was reserved for them.
+  std::uint64_t kv_tokens_taken() const { return std::max(kv_tokens, kv_tokens_used); }
 };
 
 /// What a request takes.
 struct attention_need {
-  uint32_t num_seqs = 1;
-  uint64_t seq_tokens = 0;      ///< prompt and new tokens that one sequence may grow to
-  uint64_t expected_tokens = 0; ///< that it is likely to grow to, for which room is set aside; 0: all of them
+  std::uint32_t num_seqs = 1;
+  std::uint64_t seq_tokens = 0;      ///< prompt and new tokens that one sequence may grow to
+  std::uint64_t expected_tokens = 0; ///< that it is likely to grow to, and that are reserved; 0: all of them
 
-  uint64_t reserved_tokens() const { return expected_tokens == 0 ? seq_tokens : expected_tokens; }
+  std::uint64_t reserved_tokens() const { return expected_tokens == 0 ? seq_tokens : expected_tokens; }
 
-  uint64_t kv_tokens() const { return num_seqs * reserved_tokens(); }
+  std::uint64_t kv_tokens() const { return num_seqs * reserved_tokens(); }
 };
 
 struct assignment_candidate {
   worker_id id;
   attention_budget budget;
-  uint32_t cached_prefix_tokens = 0; ///< prompt tokens that its prefix cache holds
+  std::uint32_t cached_prefix_tokens = 0; ///< prompt tokens that its prefix cache holds
 };
 
 /// How many sequences of this need an idle worker with this budget runs side by side; 0 when one is too long.
-uint64_t most_side_by_side(const attention_budget& budget, const attention_need& need);
+std::uint64_t most_side_by_side(const attention_budget& budget, const attention_need& need);
 
 /// Could an idle worker with this budget ever run it?
 bool can_ever_fit(const attention_budget& budget, const attention_need& need);

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "actors/durable_file.hpp"
-#include "actors/file_format.hpp"
+#include "actors/state/durable_file.hpp"
+#include "actors/state/file_format.hpp"
 
 namespace troupe {
 
@@ -21,9 +21,9 @@ constexpr auto term_magic = "troupe-term 1";
 /// Lines behind the layers may be added without another number.
 constexpr auto placement_magic = "troupe-placement 2";
 
-/// Bounds on what a file may claim, so that a damaged count cannot exhaust memory before the checksum is seen
-/// (it is checked first; this is the second line).
-constexpr uint64_t max_count = 1U << 20U;
+/// Bounds on the counts in a file, so that a damaged count cannot exhaust memory. (The checksum is checked
+/// before them.)
+constexpr std::uint64_t max_count = 1U << 20U;
 
 std::string with_checksum(std::string text) {
   auto sum = checksum_of(text);
@@ -64,18 +64,18 @@ class line_reader {
     return found == key;
   }
 
-  uint64_t number() {
-    uint64_t value = 0;
+  std::uint64_t number() {
+    std::uint64_t value = 0;
     if (!(line_ >> value))
       fail("expected a number");
     return value;
   }
 
-  uint32_t count() {
+  std::uint32_t count() {
     auto value = number();
     if (value > max_count)
       fail("the count " + std::to_string(value) + " is out of range");
-    return static_cast<uint32_t>(value);
+    return static_cast<std::uint32_t>(value);
   }
 
   std::string text() {
@@ -101,16 +101,24 @@ class line_reader {
 
   std::istringstream lines_;
   std::istringstream line_;
-  size_t number_ = 0;
+  std::size_t number_ = 0;
 };
 
-uint64_t parse_term(const std::string& text) {
+std::uint64_t parse_term(const std::string& text) {
   line_reader in(text, term_magic);
   in.enter("term");
   return in.number();
 }
 
 } // namespace
+
+stored_cluster stored_of(const model_identity& identity, const cluster_view& view) {
+  stored_cluster stored{identity, view.experts, {}};
+  for (const auto& worker : view.workers)
+    if (worker.role != worker_role::gateway)
+      stored.workers.push_back(worker);
+  return stored;
+}
 
 std::string render(const stored_cluster& cluster) {
   std::ostringstream out;
@@ -161,7 +169,7 @@ stored_cluster parse_stored_cluster(const std::string& text) {
     auto& worker = result.workers.emplace_back();
     worker.id.value = in.number();
     auto role = in.number();
-    if (role > static_cast<uint64_t>(worker_role::expert))
+    if (role > static_cast<std::uint64_t>(worker_role::expert))
       in.fail("no such role: " + std::to_string(role));
     worker.role = static_cast<worker_role>(role);
     worker.name = in.text();
@@ -220,7 +228,7 @@ cluster_store::recovered cluster_store::load() const {
   return result;
 }
 
-void cluster_store::save_term(uint64_t term) const {
+void cluster_store::save_term(std::uint64_t term) const {
   replace(term_file, with_checksum(std::string(term_magic) + "\nterm " + std::to_string(term) + '\n'));
 }
 

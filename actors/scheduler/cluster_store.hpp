@@ -1,4 +1,4 @@
-// What a scheduler leaves behind for its successor: its term, the model and the placement, in a directory.
+// What a scheduler leaves to its successor in a directory: its term, the model and the placement.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/cluster/cluster_messages.hpp"
+#include "actors/protocol/cluster_messages.hpp"
 #include "actors/scheduler/model_identity.hpp"
 
 namespace troupe {
@@ -15,15 +15,18 @@ struct stored_cluster {
   model_identity identity;
   placement experts;
   std::vector<worker_address> workers; ///< all but gateways
-  /// Millionths of the requests that an operator wants traced; nothing: none has said so.
-  std::optional<uint32_t> traced_ppm{};
+  /// Millionths of the requests that an operator wants traced; empty: no command was given.
+  std::optional<std::uint32_t> traced_ppm{};
   bool operator==(const stored_cluster&) const = default;
 };
 
-/// Text with a checksum, one fact a line, for people to read.
+/// What is saved of a published view. It says nothing of traces.
+stored_cluster stored_of(const model_identity& identity, const cluster_view& view);
+
+/// Text with a checksum, one fact per line, readable for people.
 std::string render(const stored_cluster& cluster);
 
-/// @errors throws `std::runtime_error` that names the line at fault
+/// @throws std::runtime_error  which names the line at fault
 stored_cluster parse_stored_cluster(const std::string& text);
 
 /// The files `term` and `placement` in a directory; leases, from which terms are taken, are in
@@ -32,23 +35,23 @@ stored_cluster parse_stored_cluster(const std::string& text);
 class cluster_store {
  public:
   /// Makes the directory where it is missing.
-  /// @errors throws `std::runtime_error` when it cannot be written
+  /// @throws std::runtime_error  when it cannot be written
   explicit cluster_store(std::string directory);
 
   struct recovered {
-    uint64_t term = 0; ///< the newest that is known; 0: none
+    std::uint64_t term = 0; ///< the newest that is known; 0: none
     std::optional<stored_cluster> cluster;
     std::vector<std::string> problems; ///< one sentence for each file that cannot be used
   };
 
-  /// Reads what is there. A damaged file is a problem that is told, not an error.
-  /// @errors throws `later_format` for a file of a later version of the program
+  /// Reads the files. A damaged file is reported as a problem, not as an error.
+  /// @throws later_format  for a file of a later version of the program
   recovered load() const;
 
-  /// @errors throws `std::runtime_error`
-  void save_term(uint64_t term) const;
+  /// @throws std::runtime_error
+  void save_term(std::uint64_t term) const;
 
-  /// @errors throws `std::runtime_error`
+  /// @throws std::runtime_error
   void save(const stored_cluster& cluster) const;
 
   const std::string& directory() const { return directory_; }

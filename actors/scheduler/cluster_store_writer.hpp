@@ -1,4 +1,4 @@
-// The PLACEMENT WRITER: does the scheduler's disk writes, so that the scheduler never waits for a disk.
+// The PLACEMENT WRITER: writes to disk for the scheduler, which so never waits for a disk.
 #pragma once
 
 #include <memory>

@@ -3,22 +3,22 @@
 #include <algorithm>
 #include <chrono>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// A tenant of weight 1 is this far from its next turn, others so much nearer as their weight is greater.
-constexpr uint64_t full_round = uint64_t{1} << 24U;
+/// Distance of a tenant of weight 1 to its next turn. For weight N it is N times shorter.
+constexpr std::uint64_t full_round = std::uint64_t{1} << 24U;
 
-/// Replays are no tenant's: who lost a worker has had its turn.
+/// Replays belong to no tenant: a request that lost its worker has had its turn.
 const std::string& line_of(const admission_request& request) {
   static const std::string all;
   return request.attempt > 0 ? all : request.tenant;
 }
 
-uint64_t measured(const fair_queue::amount& amount, fair_queue::measure by) {
+std::uint64_t measured(const fair_queue::amount& amount, fair_queue::measure by) {
   switch (by) {
   case fair_queue::measure::requests:
     return amount.requests;
@@ -50,13 +50,13 @@ fair_queue::amount& fair_queue::amount::operator-=(const amount& other) {
   return *this;
 }
 
-void fair_queue::add(const admission_request& request, time_point now, uint64_t tokens,
+void fair_queue::add(const admission_request& request, time_point now, std::uint64_t tokens,
                      std::chrono::milliseconds longest_wait) {
   const level_key key{request.attempt == 0, request.priority};
   const auto arrival = next_arrival_++;
   level& to = levels_[key];
   line& own = to.lines[line_of(request)];
-  // Whoever has nothing waiting loses the turns that it could have had.
+  // A tenant without waiting requests loses the turns that it could have had.
   if (own.requests.empty())
     own.turn = std::max(own.turn, to.turn);
   auto wait = std::chrono::milliseconds{request.deadline_ms};
@@ -75,7 +75,7 @@ void fair_queue::add(const admission_request& request, time_point now, uint64_t 
 }
 
 fair_queue::waiting fair_queue::take(level& from, line& of, request_map::iterator request) {
-  const uint64_t arrival = request->first;
+  const std::uint64_t arrival = request->first;
   waiting result = std::move(request->second);
   of.requests.erase(request);
   --from.num_requests;
@@ -106,7 +106,7 @@ bool fair_queue::remove(request_id id) {
 }
 
 /// A tenant without requests is remembered until its turn would have come: else it could leave and come back
-/// for another one at once.
+/// to get another turn at once.
 void fair_queue::forget_idle(level& of) const {
   std::erase_if(of.lines, [&of](const auto& entry) {
     return entry.second.requests.empty() && entry.second.turn <= of.turn;
@@ -119,7 +119,7 @@ bool fair_queue::serve(level& from, bool is_new, time_point now,
   struct cursor {
     line* of;
     request_map::iterator next;
-    size_t num_without_room = 0;
+    std::size_t num_without_room = 0;
   };
 
   std::vector<cursor> open;
@@ -137,7 +137,7 @@ bool fair_queue::serve(level& from, bool is_new, time_point now,
       for (waiting* passed : without_room)
         if (!passed->overtaken)
           passed->overtaken = now;
-      // One that waited for room does not catch up on the turns of those who went before it.
+      // A request that waited for room does not catch up on the turns of those that overtook it.
       from.turn = std::max(from.turn, turn->of->turn);
       turn->of->turn = from.turn + full_round / weight_of(offered.request);
       take(from, *turn->of, turn->next++);
@@ -202,12 +202,11 @@ fair_queue::displaced_by(const admission_request& request, const amount& added,
 
   amount own = added;
   std::vector<loser> others;
-  for (const auto& [tenant, held] : holdings_) {
+  for (const auto& [tenant, held] : holdings_)
     if (tenant == request.tenant)
       own += held.total;
     else
       others.push_back({&held, held.total, held.requests.rbegin()});
-  }
   std::vector<request_id> result;
   amount total = new_ + added;
   while (is_full(total)) {

@@ -1,14 +1,15 @@
 #include "actors/scheduler/hang_policy.hpp"
 
 #include <algorithm>
+#include <variant>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// Whose answers a worker of this role waits for; none for expert hosts.
+/// The role whose answers a worker of this role waits for; none for expert hosts.
 std::optional<worker_role> served_by(worker_role role) {
   switch (role) {
   case worker_role::gateway:
@@ -26,15 +27,15 @@ std::chrono::milliseconds limit_of(const engine_progress& engine) {
                                              std::chrono::milliseconds{engine.step_limit_ms});
 }
 
-/// What is said of one worker.
+/// The complaints of one worker.
 struct silence {
-  size_t complaining = 0;
+  std::size_t complaining = 0;
   std::chrono::milliseconds longest{0};
 };
 
 } // namespace
 
-std::string seconds_text(uint64_t milliseconds) {
+std::string seconds_text(std::uint64_t milliseconds) {
   const auto tenths = milliseconds / 100;
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
@@ -48,11 +49,17 @@ void hang_policy::renewed(const lease_renewal& load, time_point now) {
   if (found == members_.end())
     return;
   auto& entry = found->second;
-  if (load.engine.steps != entry.engine.steps || load.at_experts > 0)
+  const auto* attention = std::get_if<attention_load>(&load.of_role);
+  const auto* gateway = std::get_if<gateway_load>(&load.of_role);
+  if (load.engine.steps != entry.engine.steps || (attention != nullptr && attention->at_experts > 0))
     entry.progress = now;
   entry.has_renewed = true;
   entry.engine = load.engine;
-  entry.complaints = load.complaints;
+  entry.complaints.clear();
+  if (attention != nullptr)
+    entry.complaints = attention->complaints;
+  else if (gateway != nullptr)
+    entry.complaints = gateway->complaints;
 }
 
 void hang_policy::extend(time_point::duration by, time_point now) {
@@ -60,8 +67,8 @@ void hang_policy::extend(time_point::duration by, time_point now) {
     entry.progress = std::min(entry.progress + by, now);
 }
 
-size_t hang_policy::count(worker_role role, bool has_renewed) const {
-  return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
+std::size_t hang_policy::count(worker_role role, bool has_renewed) const {
+  return static_cast<std::size_t>(std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
     return entry.second.role == role && (!has_renewed || entry.second.has_renewed);
   }));
 }
@@ -100,7 +107,7 @@ hang_policy::next(time_point now, const std::function<bool(worker_id)>& is_repla
       continue;
     last_ = now;
     return accusation{id, "has answered nothing for "
-                              + seconds_text(static_cast<uint64_t>(known.longest.count())) + ", say "
+                              + seconds_text(static_cast<std::uint64_t>(known.longest.count())) + ", say "
                               + std::to_string(known.complaining) + " of " + std::to_string(could_complain)
                               + " " + to_string(by) + (by == worker_role::gateway ? " processes" : " workers")
                               + ", and its engine has given no step back"};

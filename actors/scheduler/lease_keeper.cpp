@@ -9,7 +9,7 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/error.hpp"
+#include "actors/protocol/error.hpp"
 
 namespace troupe {
 
@@ -17,7 +17,8 @@ namespace {
 
 struct lease_keeper_state {
   static inline const char* name = "lease_keeper";
-  std::unique_ptr<scheduler_lease> lease; ///< goes with the actor, also when others still have its handle
+  std::unique_ptr<scheduler_lease>
+      lease; ///< released when the actor ends, even if others still have its handle
 };
 
 caf::error overtaken(const lease_holder& by) {
@@ -38,7 +39,7 @@ lease_keeper(lease_keeper_actor::stateful_pointer<lease_keeper_state> self,
           return make_error(ec::engine_failed, failure.what());
         }
       },
-      [self](caf::update_atom, uint64_t above) -> caf::result<uint64_t> {
+      [self](caf::update_atom, std::uint64_t above) -> caf::result<std::uint64_t> {
         try {
           if (const auto other = self->state.lease->raise(above))
             return overtaken(*other);

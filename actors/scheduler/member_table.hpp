@@ -1,7 +1,8 @@
-// Who is in the cluster: members, their leases, and what they must have in common. Pure: time is a parameter.
+// The members of the cluster, their leases, and what they must have in common. Pure: time is a parameter.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,13 +10,17 @@
 
 #include <caf/error.hpp>
 
-#include "actors/cluster/cluster_messages.hpp"
-#include "actors/defaults.hpp"
+#include "actors/protocol/cluster_messages.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/status_messages.hpp"
 #include "actors/scheduler/model_identity.hpp"
 
 namespace troupe {
 
 using time_point = std::chrono::steady_clock::time_point;
+
+/// A worker in texts for people: its name and where it is.
+std::string described(const worker_address& address);
 
 class member_table {
  public:
@@ -28,8 +33,8 @@ class member_table {
 
   explicit member_table(bool allow_inexact = false) : allow_inexact_(allow_inexact) {}
 
-  /// Takes over what an earlier scheduler knew of the model. Workers of another model replace it only while
-  /// no worker with a model is here.
+  /// Takes over the model that an earlier scheduler knew. Workers of another model replace it only while no
+  /// member has a model.
   void restore(model_identity identity) { identity_ = std::move(identity); }
 
   const model_identity& identity() const { return identity_; }
@@ -40,24 +45,32 @@ class member_table {
     return allow_inexact_ ? std::string{} : identity_.attention_class + " " + identity_.expert_class;
   }
 
-  /// May this worker join? The error names both sides: ec::incompatible for another fingerprint or layer
-  /// graph, another numerics class than the workers of its role or another arithmetic revision than those of
-  /// the other one (unless inexact replicas are allowed), or for a hello that cannot be; ec::not_ready while
-  /// a live worker elsewhere has the same name.
+  /// May this worker join? The error names both sides: ec::incompatible for another fingerprint, layer
+  /// graph or, from a gateway, config.json, another numerics class than the workers of its role or another
+  /// arithmetic revision than those of the other one (unless inexact replicas are allowed), for an
+  /// inconsistent hello, or for a role that this scheduler does not know; ec::not_ready while a live worker
+  /// elsewhere has the same name.
   caf::error check(const worker_hello& hello) const;
 
-  /// Adds or renews a worker that has passed `check`; whoever had its name before has been removed.
+  /// Adds or renews a worker that has passed `check`. An earlier worker of its name has been removed.
   void join(worker_hello hello, time_point now);
 
-  /// False when the worker is not here and has to join again.
+  /// The member that has this worker's name and another id.
+  std::optional<worker_id> earlier_self(const worker_address& worker) const;
+
+  /// Gateways that `check` would refuse now: they joined before the workers, with another config.json.
+  std::vector<worker_id> foreign_gateways() const;
+
+  /// @returns false when the worker is no member and has to join again
   bool renew(lease_renewal load, time_point now);
 
-  /// Marks a worker that leaves in order; false when it is not here.
+  /// Marks a worker that leaves in order.
+  /// @returns false when it is no member
   bool leave(worker_id id);
 
   bool remove(worker_id id) { return members_.erase(id) > 0; }
 
-  /// Lengthens every lease, to a whole one from `now` at most: for that long no renewal could be taken.
+  /// Lengthens every lease, at most to a whole one from `now`: renewals could not be read for this long.
   void extend(time_point::duration by, time_point now);
 
   /// Workers whose lease has run out; they are still in the table.
@@ -67,12 +80,17 @@ class member_table {
 
   const std::map<worker_id, member>& all() const { return members_; }
 
+  /// A row for each member. @param hosted  the experts that a worker has loaded
+  std::vector<worker_status> describe(time_point now,
+                                      const std::function<std::vector<expert_id>(worker_id)>& hosted) const;
+
   /// Members of a role that do not leave.
-  size_t count(worker_role role) const;
+  std::size_t count(worker_role role) const;
 
  private:
   bool has_model() const;
   bool has_role(worker_role role) const;
+  bool is_foreign(const worker_hello& gateway) const;
 
   bool allow_inexact_;
   model_identity identity_;

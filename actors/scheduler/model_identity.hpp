@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/cluster/cluster_messages.hpp"
+#include "actors/protocol/cluster_messages.hpp"
 
 namespace troupe {
 
@@ -15,7 +15,8 @@ struct model_identity {
   std::string fingerprint;
   std::string attention_class;
   std::string expert_class;
-  std::vector<uint32_t> layer_experts; ///< [layers]
+  std::vector<std::uint32_t> layer_experts; ///< [layers]
+  std::string config_id{};                  ///< as reported by a present worker; not stored
 
   /// Of a role that computes.
   std::string& numerics_class(worker_role role) {

@@ -13,32 +13,32 @@ using host = hosting_table::host;
 
 /// Hosts that give or take one expert each; a host may be in it more than once.
 struct exchange {
-  uint32_t layer = 0;
-  host* at = nullptr;        ///< takes the layer up, or gives it up
+  std::uint32_t layer = 0;
+  host* at = nullptr;        ///< starts to hold the layer, or stops
   std::vector<host*> others; ///< in the order of the moves
   /// By how much the sum of squared totals falls.
-  int64_t gain = 0;
+  std::int64_t gain = 0;
 };
 
 class balancer {
  public:
-  balancer(hosting_table& table, const std::vector<spread_range>& spreads, const placement_hints& hints,
-           uint64_t max_share_moves)
-      : table_(table), spreads_(spreads), hints_(hints), share_moves_left_(max_share_moves) {}
+  balancer(hosting_table& table, const std::vector<spread_range>& spreads, const loaded_lookup& loaded,
+           std::uint64_t max_share_moves)
+      : table_(table), spreads_(spreads), loaded_(loaded), share_moves_left_(max_share_moves) {}
 
   void run() {
-    for (uint32_t layer = 0; layer < table_.num_layers(); ++layer)
+    for (std::uint32_t layer = 0; layer < table_.num_layers(); ++layer)
       fit_members(layer);
-    // Evening out lowers the sum of a layer's squared counts; what levels totals lowers that of squared
-    // totals and raises no counts but by giving hosts up, of which there are only so many. So this ends.
+    // Evening out lowers the sum of a layer's squared counts. Levelling totals lowers the sum of squared
+    // totals, and raises counts only by giving up hosts, whose number is finite. So this ends.
     for (bool has_moved = true; has_moved;) {
       has_moved = false;
-      for (uint32_t layer = 0; layer < table_.num_layers(); ++layer)
+      for (std::uint32_t layer = 0; layer < table_.num_layers(); ++layer)
         while (even_out(layer))
           has_moved = true;
       while (open_best() || close_best() || hand_over_best())
         has_moved = true;
-      for (uint32_t layer = 0; layer < table_.num_layers(); ++layer)
+      for (std::uint32_t layer = 0; layer < table_.num_layers(); ++layer)
         while (level_totals(layer))
           has_moved = true;
     }
@@ -46,15 +46,15 @@ class balancer {
 
  private:
   struct entry {
-    uint64_t count; ///< experts of the layer
-    uint64_t total;
+    std::uint64_t count; ///< experts of the layer
+    std::uint64_t total;
     host* at;
-    uint64_t num_free = 0; ///< experts of the layer that may leave
+    std::uint64_t num_free = 0; ///< experts of the layer that may leave
 
     auto key() const { return std::tuple{count, total, at->id}; }
   };
 
-  std::vector<entry> entries(uint32_t layer) const {
+  std::vector<entry> entries(std::uint32_t layer) const {
     std::vector<entry> result;
     result.reserve(table_.members(layer).size());
     for (auto* at : table_.members(layer))
@@ -63,8 +63,8 @@ class balancer {
   }
 
   /// Fewest and most experts of the layer on a host of it.
-  std::pair<uint32_t, uint32_t> count_range(uint32_t layer) const {
-    std::pair<uint32_t, uint32_t> result{UINT32_MAX, 0};
+  std::pair<std::uint32_t, std::uint32_t> count_range(std::uint32_t layer) const {
+    std::pair<std::uint32_t, std::uint32_t> result{UINT32_MAX, 0};
     for (const auto* at : table_.members(layer)) {
       result.first = std::min(result.first, at->counts[layer]);
       result.second = std::max(result.second, at->counts[layer]);
@@ -72,71 +72,65 @@ class balancer {
     return result;
   }
 
-  bool can_move(uint32_t expert, const host& to) const {
-    return !table_.is_pinned(expert) && !table_.holds(to, expert);
+  bool can_take(std::uint32_t expert, const host& from, const host& to) const {
+    return !table_.holds(to, expert)
+           && (table_.is_apart(expert, to, &from) || !table_.is_apart(expert, from));
   }
 
-  auto experts_of(uint32_t layer, const host& at) const {
+  bool can_move(std::uint32_t expert, const host& from, const host& to) const {
+    return !table_.is_pinned(expert) && can_take(expert, from, to);
+  }
+
+  auto experts_of(std::uint32_t layer, const host& at) const {
     const auto first = table_.first_of(layer);
     return std::pair{at.experts.lower_bound(first),
                      at.experts.lower_bound(first + table_.num_experts(layer))};
   }
 
-  bool can_give(uint32_t layer, const host& from, const host& to) const {
+  bool can_give(std::uint32_t layer, const host& from, const host& to) const {
     auto [at, end] = experts_of(layer, from);
-    return std::any_of(at, end, [&](uint32_t expert) { return can_move(expert, to); });
+    return std::any_of(at, end, [&](std::uint32_t expert) { return can_move(expert, from, to); });
   }
 
-  uint64_t num_free(uint32_t layer, const host& from) const {
+  std::uint64_t num_free(std::uint32_t layer, const host& from) const {
     if (table_.num_pinned(layer) == 0)
       return from.counts[layer];
     auto [at, end] = experts_of(layer, from);
-    return static_cast<uint64_t>(
-        std::count_if(at, end, [this](uint32_t expert) { return !table_.is_pinned(expert); }));
+    return static_cast<std::uint64_t>(
+        std::count_if(at, end, [this](std::uint32_t expert) { return !table_.is_pinned(expert); }));
   }
 
   /// Experts of the layer on the host, if all of them may leave it.
-  std::optional<std::vector<uint32_t>> free_share(uint32_t layer, const host& from) const {
+  std::optional<std::vector<std::uint32_t>> free_share(std::uint32_t layer, const host& from) const {
     auto [at, end] = experts_of(layer, from);
-    std::vector<uint32_t> result{at, end};
-    if (std::any_of(result.begin(), result.end(), [this](uint32_t x) { return table_.is_pinned(x); }))
+    std::vector<std::uint32_t> result{at, end};
+    if (std::any_of(result.begin(), result.end(), [this](std::uint32_t x) { return table_.is_pinned(x); }))
       return std::nullopt;
     return result;
   }
 
-  /// How much closer to its kind the expert gets by the move.
-  double ties_gained(uint32_t layer, uint32_t expert, const host& from, const host& to) const {
-    if (layer >= hints_.together.size() || hints_.together[layer].num_experts() == 0)
-      return 0;
-    const auto& counts = hints_.together[layer];
-    const auto first = table_.first_of(layer);
-    const auto ties = [&](const host& at) {
-      double result = 0;
-      for (auto [other, end] = experts_of(layer, at); other != end; ++other)
-        if (*other != expert)
-          result += counts.between(expert - first, *other - first);
-      return result;
-    };
-    return ties(to) - ties(from);
+  /// May all experts that the host has of the layer leave it for the other host?
+  bool can_hand_over(std::uint32_t layer, const host& from, const host& to) const {
+    const auto share = free_share(layer, from);
+    return share && std::all_of(share->begin(), share->end(), [&](std::uint32_t expert) {
+             return can_take(expert, from, to);
+           });
   }
 
-  /// The expert that the goal has loaded, or else the one that belongs there most, or else the first.
-  std::optional<uint32_t> best_to_move(uint32_t layer, const host& from, const host& to) const {
-    std::optional<uint32_t> best;
-    std::pair<bool, double> best_value;
+  /// The first movable expert that the new host has loaded, or else the first movable one.
+  std::optional<std::uint32_t> best_to_move(std::uint32_t layer, const host& from, const host& to) const {
+    std::optional<std::uint32_t> best;
     for (auto [at, end] = experts_of(layer, from); at != end; ++at) {
-      if (!can_move(*at, to))
+      if (!can_move(*at, from, to))
         continue;
-      const std::pair value{hints_.is_loaded(table_.id_of(*at), to.id), ties_gained(layer, *at, from, to)};
-      if (!best || value > best_value) {
-        best = *at;
-        best_value = value;
-      }
+      if (is_loaded(loaded_, table_.id_of(*at), to.id))
+        return *at;
+      best = best.value_or(*at);
     }
     return best;
   }
 
-  bool move_one(uint32_t layer, host& from, host& to) {
+  bool move_one(std::uint32_t layer, host& from, host& to) {
     auto expert = best_to_move(layer, from, to);
     if (expert)
       table_.move(*expert, from, to);
@@ -144,14 +138,14 @@ class balancer {
   }
 
   /// Another host for the layer, which gets an even share from those that have most.
-  std::optional<exchange> opening(uint32_t layer) const {
+  std::optional<exchange> opening(std::uint32_t layer) const {
     auto* to = table_.least_outside(layer);
     if (to == nullptr)
       return std::nullopt;
     auto list = entries(layer);
     for (auto& x : list)
       x.num_free = num_free(layer, *x.at);
-    const auto share = std::min<uint64_t>(table_.num_placed(layer) / (list.size() + 1), to->room());
+    const auto share = std::min<std::uint64_t>(table_.num_placed(layer) / (list.size() + 1), to->room());
     exchange result{layer, to, {}, 0};
     while (result.others.size() < share) {
       std::erase_if(list, [](const entry& x) { return x.num_free == 0; });
@@ -159,41 +153,44 @@ class balancer {
                                    [](const entry& l, const entry& r) { return l.key() < r.key(); });
       if (from == list.end() || from->count < result.others.size() + 2)
         break;
-      result.gain += static_cast<int64_t>(2 * from->total) - 1;
+      result.gain += static_cast<std::int64_t>(2 * from->total) - 1;
       --from->num_free;
       --from->count;
       --from->total;
       result.others.push_back(from->at);
     }
     const auto size = result.others.size();
-    result.gain -= static_cast<int64_t>(size * (2 * to->total + size));
+    result.gain -= static_cast<std::int64_t>(size * (2 * to->total + size));
     return result;
   }
 
-  void open(const exchange& plan) {
+  /// @returns false when no expert could be moved
+  bool open(const exchange& plan) {
+    bool has_moved = false;
     for (auto* from : plan.others)
-      move_one(plan.layer, *from, *plan.at);
+      has_moved = move_one(plan.layer, *from, *plan.at) || has_moved;
+    return has_moved;
   }
 
-  /// The layer without one of its hosts, whose share goes to those that have least; nothing if they cannot
-  /// take it.
-  std::optional<exchange> closing(uint32_t layer, host& from) const {
+  /// Takes the layer from one of its hosts, whose share goes to the hosts that have least; empty if they
+  /// cannot take it.
+  std::optional<exchange> closing(std::uint32_t layer, host& from) const {
     auto share = free_share(layer, from);
     if (!share)
       return std::nullopt;
     auto list = entries(layer);
     std::erase_if(list, [&](const entry& x) { return x.at == &from; });
     exchange result{layer, &from, {}, 0};
-    const auto size = static_cast<int64_t>(share->size());
-    result.gain = size * (2 * static_cast<int64_t>(from.total) - size);
+    const auto size = static_cast<std::int64_t>(share->size());
+    result.gain = size * (2 * static_cast<std::int64_t>(from.total) - size);
     for (auto expert : *share) {
       entry* best = nullptr;
       for (auto& x : list)
-        if (x.total < x.at->max_experts && !table_.holds(*x.at, expert) && (!best || x.key() < best->key()))
+        if (x.total < x.at->max_experts && can_take(expert, from, *x.at) && (!best || x.key() < best->key()))
           best = &x;
       if (best == nullptr)
         return std::nullopt;
-      result.gain -= static_cast<int64_t>(2 * best->total) + 1;
+      result.gain -= static_cast<std::int64_t>(2 * best->total) + 1;
       ++best->count;
       ++best->total;
       result.others.push_back(best->at);
@@ -203,7 +200,7 @@ class balancer {
 
   void close(const exchange& plan) {
     const auto share = free_share(plan.layer, *plan.at);
-    for (size_t at = 0; at < share->size(); ++at)
+    for (std::size_t at = 0; at < share->size(); ++at)
       table_.move((*share)[at], *plan.at, *plan.others[at]);
   }
 
@@ -211,16 +208,15 @@ class balancer {
   bool is_worth(const exchange& plan) const {
     const auto num_moves = plan.others.size();
     return num_moves > 0 && num_moves <= share_moves_left_
-           && plan.gain >= static_cast<int64_t>(2 * num_moves);
+           && plan.gain >= static_cast<std::int64_t>(2 * num_moves);
   }
 
-  void fit_members(uint32_t layer) {
+  void fit_members(std::uint32_t layer) {
     const auto& spread = spreads_[layer];
     while (table_.members(layer).size() < spread.low) {
       auto plan = opening(layer);
-      if (!plan || plan->others.empty())
+      if (!plan || plan->others.empty() || !open(*plan))
         break;
-      open(*plan);
     }
     while (table_.members(layer).size() > spread.high) {
       auto list = entries(layer);
@@ -237,9 +233,9 @@ class balancer {
   }
 
   /// Moves one expert from a host to one that has at least two fewer of the layer.
-  bool even_out(uint32_t layer) {
+  bool even_out(std::uint32_t layer) {
     const auto [least, most] = count_range(layer);
-    if (most < uint64_t{least} + 2)
+    if (most < std::uint64_t{least} + 2)
       return false;
     auto list = entries(layer);
     std::sort(list.begin(), list.end(), [](const entry& l, const entry& r) { return l.key() < r.key(); });
@@ -254,7 +250,7 @@ class balancer {
   }
 
   /// Moves one expert from a host to one that has fewer of the layer and at least two fewer in total.
-  bool level_totals(uint32_t layer) {
+  bool level_totals(std::uint32_t layer) {
     const auto [fewest, most] = count_range(layer);
     if (most <= fewest)
       return false;
@@ -262,9 +258,9 @@ class balancer {
     std::sort(list.begin(), list.end(), [](const entry& l, const entry& r) { return l.key() < r.key(); });
     host* best_from = nullptr;
     host* best_to = nullptr;
-    uint64_t best_gap = 1;
+    std::uint64_t best_gap = 1;
     host* least = nullptr; // of all with a lower count
-    for (size_t first = 0; first < list.size();) {
+    for (std::size_t first = 0; first < list.size();) {
       auto next = first;
       for (; next < list.size() && list[next].count == list[first].count; ++next)
         if (least != nullptr && list[next].total > least->total + best_gap
@@ -282,7 +278,7 @@ class balancer {
 
   bool open_best() {
     std::optional<exchange> best;
-    for (uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
+    for (std::uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
       const auto size = table_.members(layer).size();
       if (size == 0 || size >= spreads_[layer].high)
         continue;
@@ -290,16 +286,15 @@ class balancer {
       if (plan && is_worth(*plan) && (!best || plan->gain > best->gain))
         best = std::move(plan);
     }
-    if (best) {
-      open(*best);
-      share_moves_left_ -= best->others.size();
-    }
-    return best.has_value();
+    if (!best)
+      return false;
+    share_moves_left_ -= best->others.size();
+    return open(*best);
   }
 
   bool close_best() {
     std::optional<exchange> best;
-    for (uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
+    for (std::uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
       if (table_.members(layer).size() <= spreads_[layer].low)
         continue;
       host* most = nullptr;
@@ -321,9 +316,9 @@ class balancer {
   bool hand_over_best() {
     host* best_from = nullptr;
     host* best_to = nullptr;
-    uint32_t best_layer = 0;
-    int64_t best_gain = 0;
-    for (uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
+    std::uint32_t best_layer = 0;
+    std::int64_t best_gain = 0;
+    for (std::uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
       auto* to = table_.least_outside(layer);
       if (to == nullptr)
         continue;
@@ -331,8 +326,9 @@ class balancer {
         const auto share = from->counts[layer];
         if (from->total <= to->total + share || to->room() < share || share > share_moves_left_)
           continue;
-        const auto gain = int64_t{2} * share * static_cast<int64_t>(from->total - to->total - share);
-        if (gain > best_gain && free_share(layer, *from)) {
+        const auto gain =
+            std::int64_t{2} * share * static_cast<std::int64_t>(from->total - to->total - share);
+        if (gain > best_gain && can_hand_over(layer, *from, *to)) {
           best_gain = gain;
           best_from = from;
           best_to = to;
@@ -351,13 +347,13 @@ class balancer {
 
   hosting_table& table_;
   const std::vector<spread_range>& spreads_;
-  const placement_hints& hints_;
-  uint64_t share_moves_left_;
+  const loaded_lookup& loaded_;
+  std::uint64_t share_moves_left_;
 };
 
 } // namespace
 
-bool placement_hints::is_loaded(expert_id expert, worker_id host) const {
+bool is_loaded(const loaded_lookup& loaded, expert_id expert, worker_id host) {
   if (!loaded)
     return false;
   const auto hosts = loaded(expert);
@@ -365,8 +361,8 @@ bool placement_hints::is_loaded(expert_id expert, worker_id host) const {
 }
 
 void balance_placement(hosting_table& table, const std::vector<spread_range>& spreads,
-                       const placement_hints& hints, uint64_t max_share_moves) {
-  balancer{table, spreads, hints, max_share_moves}.run();
+                       const loaded_lookup& loaded, std::uint64_t max_share_moves) {
+  balancer{table, spreads, loaded, max_share_moves}.run();
 }
 
 } // namespace troupe

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
@@ -36,12 +36,12 @@ id_list difference(const id_list& left, const id_list& right) {
 
 } // namespace
 
-void placement_rollout::set_layers(std::vector<uint32_t> layer_experts) {
+void placement_rollout::set_layers(std::vector<std::uint32_t> layer_experts) {
   layer_experts_ = std::move(layer_experts);
   first_.clear();
   experts_.clear();
-  for (uint32_t layer = 0; layer < layer_experts_.size(); ++layer) {
-    first_.push_back(static_cast<uint32_t>(experts_.size()));
+  for (std::uint32_t layer = 0; layer < layer_experts_.size(); ++layer) {
+    first_.push_back(static_cast<std::uint32_t>(experts_.size()));
     experts_.resize(experts_.size() + layer_experts_[layer], expert_entry{layer, {}, {}, {}});
   }
   hosts_.clear();
@@ -60,7 +60,8 @@ void placement_rollout::set_layers(std::vector<uint32_t> layer_experts) {
 // ---------------------------------------------------------------------------------------------------------------
 // Hosts
 
-void placement_rollout::add_host(worker_id id, uint64_t max_experts, const std::vector<expert_id>& hosted) {
+void placement_rollout::add_host(worker_id id, std::uint64_t max_experts,
+                                 const std::vector<expert_id>& hosted) {
   auto& host = hosts_[id];
   host.max_experts = max_experts;
   host.first_epoch = epoch_;
@@ -111,7 +112,7 @@ void placement_rollout::reported(worker_id id, const std::vector<expert_id>& hos
 }
 
 void placement_rollout::set_hosted(worker_id id, host_entry& host, const std::vector<expert_id>& hosted) {
-  std::vector<uint32_t> now;
+  std::vector<std::uint32_t> now;
   now.reserve(hosted.size());
   for (auto expert : hosted)
     if (is_known(expert))
@@ -163,7 +164,7 @@ const std::vector<worker_id>& placement_rollout::routing_of(const expert_entry& 
   return is_settled ? expert.target : expert.hosted;
 }
 
-void placement_rollout::touch(uint32_t expert) {
+void placement_rollout::touch(std::uint32_t expert) {
   const auto& entry = experts_[expert];
   if (routing_of(entry) == entry.routed)
     unpublished_.erase(expert);
@@ -186,7 +187,7 @@ void placement_rollout::remove_router(worker_id id) {
   confirmations_changed();
 }
 
-bool placement_rollout::confirmed(worker_id id, uint64_t epoch) {
+bool placement_rollout::confirmed(worker_id id, std::uint64_t epoch) {
   auto found = confirmed_.find(id);
   if (found == confirmed_.end() || found->second >= epoch)
     return false;
@@ -224,11 +225,11 @@ void placement_rollout::confirmations_changed() {
 // ---------------------------------------------------------------------------------------------------------------
 // Publication
 
-placement_rollout::publication placement_rollout::route(uint64_t term, uint64_t epoch) {
+placement_rollout::publication placement_rollout::route(std::uint64_t term, std::uint64_t epoch) {
   const auto version = (term << 32U) + epoch;
   epoch_ = epoch;
-  std::set<uint32_t> layers;
-  for (uint32_t layer = 0; layer < published_.size(); ++layer)
+  std::set<std::uint32_t> layers;
+  for (std::uint32_t layer = 0; layer < published_.size(); ++layer)
     if (published_[layer] == nullptr)
       layers.insert(layer);
   for (auto id : std::exchange(unrouted_yet_, {})) {
@@ -258,7 +259,7 @@ placement_rollout::publication placement_rollout::route(uint64_t term, uint64_t 
     auto next = std::make_shared<layer_placement>();
     next->version = version;
     next->experts.reserve(layer_experts_[layer]);
-    for (uint32_t index = 0; index < layer_experts_[layer]; ++index)
+    for (std::uint32_t index = 0; index < layer_experts_[layer]; ++index)
       next->experts.push_back({experts_[first_[layer] + index].routed});
     published_[layer] = std::move(next);
   }
@@ -269,13 +270,13 @@ placement_rollout::publication placement_rollout::route(uint64_t term, uint64_t 
 // ---------------------------------------------------------------------------------------------------------------
 // Orders
 
-uint64_t placement_rollout::unrouted_since(const host_entry& host, const holding& expert) {
+std::uint64_t placement_rollout::unrouted_since(const host_entry& host, const holding& expert) {
   if (expert.routed)
     return 0;
   return expert.unrouted != 0 ? expert.unrouted : host.first_epoch;
 }
 
-bool placement_rollout::is_releasable(worker_id id, const host_entry& host, uint32_t expert,
+bool placement_rollout::is_releasable(worker_id id, const host_entry& host, std::uint32_t expert,
                                       const holding& held) const {
   const auto since = unrouted_since(host, held);
   // The last condition keeps what the host should hold, and what the next routing is about to send here
@@ -290,8 +291,8 @@ void placement_rollout::examine_changed() {
 }
 
 void placement_rollout::examine(worker_id id, host_entry& host) {
-  uint64_t num_releasable = 0;
-  uint64_t num_hosted = 0;
+  std::uint64_t num_releasable = 0;
+  std::uint64_t num_hosted = 0;
   bool is_missing = false;
   bool is_unconfirmed = false;
   bool is_awaiting = false;
@@ -313,6 +314,7 @@ void placement_rollout::examine(worker_id id, host_entry& host) {
     }
     ++at;
   }
+  host.is_missing = is_missing;
   host.num_keeping = num_hosted - num_releasable;
   const auto has_room = host.num_keeping < host.max_experts;
   host.has_order = num_releasable > 0 || (is_missing && has_room);
@@ -334,9 +336,9 @@ std::optional<std::vector<expert_id>> placement_rollout::next_order(worker_id id
   if (!with_orders_.contains(id))
     return std::nullopt;
   auto& host = hosts_.at(id);
-  std::vector<std::pair<size_t, uint32_t>> missing; // hosts that the expert has, expert
-  std::vector<uint32_t> wanted;
-  std::vector<uint32_t> released;
+  std::vector<std::pair<std::size_t, std::uint32_t>> missing; // hosts that the expert has, expert
+  std::vector<std::uint32_t> wanted;
+  std::vector<std::uint32_t> released;
   for (const auto& [expert, held] : host.experts)
     if (is_releasable(id, host, expert, held))
       released.push_back(expert);
@@ -345,8 +347,8 @@ std::optional<std::vector<expert_id>> placement_rollout::next_order(worker_id id
     else if (held.target)
       missing.emplace_back(experts_[expert].routed.size(), expert);
   std::sort(missing.begin(), missing.end());
-  const auto room = host.max_experts - std::min<uint64_t>(host.max_experts, wanted.size());
-  missing.resize(std::min<uint64_t>({missing.size(), room, defaults::max_experts_per_order}));
+  const auto room = host.max_experts - std::min<std::uint64_t>(host.max_experts, wanted.size());
+  missing.resize(std::min<std::uint64_t>({missing.size(), room, defaults::max_experts_per_order}));
   for (const auto& [num_hosts, expert] : missing)
     wanted.push_back(expert);
   std::sort(wanted.begin(), wanted.end());
@@ -362,6 +364,11 @@ std::optional<std::vector<expert_id>> placement_rollout::next_order(worker_id id
   changed_.insert(id);
   examine_changed();
   return order;
+}
+
+bool placement_rollout::has_all(worker_id id) const {
+  const auto found = hosts_.find(id);
+  return found != hosts_.end() && !found->second.is_missing;
 }
 
 bool placement_rollout::is_free(worker_id id) const {

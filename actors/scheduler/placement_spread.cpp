@@ -9,9 +9,10 @@ namespace troupe {
 namespace {
 
 /// Probability that none of `num_rows` rows chooses one of `num_held` out of `num_experts`.
-double untouched(uint32_t num_experts, uint32_t num_held, uint32_t num_rows, uint32_t top_k) {
+double untouched(std::uint32_t num_experts, std::uint32_t num_held, std::uint32_t num_rows,
+                 std::uint32_t top_k) {
   double one_row = 1;
-  for (uint32_t choice = 0; choice < top_k; ++choice) {
+  for (std::uint32_t choice = 0; choice < top_k; ++choice) {
     if (num_held + choice >= num_experts)
       return 0;
     one_row *= static_cast<double>(num_experts - num_held - choice) / (num_experts - choice);
@@ -20,7 +21,7 @@ double untouched(uint32_t num_experts, uint32_t num_held, uint32_t num_rows, uin
 }
 
 /// Distribution function of a binomial variable: [n + 1], P(X <= x).
-std::vector<double> binomial_cdf(uint32_t n, double p) {
+std::vector<double> binomial_cdf(std::uint32_t n, double p) {
   std::vector<double> result(n + 1, 1.0);
   if (p >= 1) {
     std::fill(result.begin(), result.end() - 1, 0.0);
@@ -29,7 +30,7 @@ std::vector<double> binomial_cdf(uint32_t n, double p) {
   if (p <= 0)
     return result;
   double sum = 0;
-  for (uint32_t x = 0; x <= n; ++x) {
+  for (std::uint32_t x = 0; x <= n; ++x) {
     const auto choices = std::lgamma(n + 1.0) - std::lgamma(x + 1.0) - std::lgamma(n - x + 1.0);
     sum += std::exp(choices + x * std::log(p) + (n - x) * std::log1p(-p));
     result[x] = std::min(sum, 1.0);
@@ -39,7 +40,8 @@ std::vector<double> binomial_cdf(uint32_t n, double p) {
 
 } // namespace
 
-double expected_hosts_touched(uint32_t num_experts, uint32_t num_hosts, uint32_t num_rows, uint32_t top_k) {
+double expected_hosts_touched(std::uint32_t num_experts, std::uint32_t num_hosts, std::uint32_t num_rows,
+                              std::uint32_t top_k) {
   if (num_experts == 0 || num_hosts == 0)
     return 0;
   top_k = std::min(top_k, num_experts);
@@ -49,7 +51,8 @@ double expected_hosts_touched(uint32_t num_experts, uint32_t num_hosts, uint32_t
          + (num_hosts - num_larger) * (1 - untouched(num_experts, share, num_rows, top_k));
 }
 
-double expected_max_active(uint32_t num_experts, uint32_t num_hosts, uint32_t num_rows, uint32_t top_k) {
+double expected_max_active(std::uint32_t num_experts, std::uint32_t num_hosts, std::uint32_t num_rows,
+                           std::uint32_t top_k) {
   if (num_experts == 0 || num_hosts == 0)
     return 0;
   top_k = std::min(top_k, num_experts);
@@ -60,27 +63,27 @@ double expected_max_active(uint32_t num_experts, uint32_t num_hosts, uint32_t nu
   const auto larger = binomial_cdf(share + 1, active);
   // E[max] is the sum over x of P(max > x).
   double result = 0;
-  for (uint32_t x = 0; x <= share; ++x)
+  for (std::uint32_t x = 0; x <= share; ++x)
     result += 1 - std::pow(larger[x], num_larger) * std::pow(smaller[x], num_hosts - num_larger);
   return result;
 }
 
-double layer_cost_ns(const placement_workload& workload, uint32_t num_experts, uint32_t num_hosts) {
+double layer_cost_ns(const placement_workload& workload, std::uint32_t num_experts, std::uint32_t num_hosts) {
   return workload.costs.message_ns
              * expected_hosts_touched(num_experts, num_hosts, workload.num_rows, workload.top_k)
          + workload.costs.expert_ns
                * expected_max_active(num_experts, num_hosts, workload.num_rows, workload.top_k);
 }
 
-spread_range choose_spread(const placement_workload& workload, uint32_t num_experts, uint32_t num_hosts,
-                           uint64_t max_experts) {
+spread_range choose_spread(const placement_workload& workload, std::uint32_t num_experts,
+                           std::uint32_t num_hosts, std::uint64_t max_experts) {
   const auto most = std::min(num_experts, num_hosts);
   if (most == 0)
     return {};
   if (num_hosts <= workload.small_cluster)
     return {most, most, most};
-  const auto room = std::max<uint64_t>(max_experts, 1);
-  const auto least = static_cast<uint32_t>(std::min<uint64_t>((num_experts - 1) / room + 1, most));
+  const auto room = std::max<std::uint64_t>(max_experts, 1);
+  const auto least = static_cast<std::uint32_t>(std::min<std::uint64_t>((num_experts - 1) / room + 1, most));
   std::vector<double> costs;
   for (auto hosts = least; hosts <= most; ++hosts)
     costs.push_back(layer_cost_ns(workload, num_experts, hosts));
@@ -94,7 +97,7 @@ spread_range choose_spread(const placement_workload& workload, uint32_t num_expe
   auto high = best;
   while (high + 1 != costs.end() && *(high + 1) <= limit)
     ++high;
-  const auto hosts_at = [&](auto at) { return least + static_cast<uint32_t>(at - costs.begin()); };
+  const auto hosts_at = [&](auto at) { return least + static_cast<std::uint32_t>(at - costs.begin()); };
   const auto floor = std::min(most, workload.small_cluster);
   return {hosts_at(low), std::max(hosts_at(best), floor), std::max(hosts_at(high), floor)};
 }

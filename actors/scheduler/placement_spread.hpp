@@ -24,32 +24,34 @@ struct placement_costs {
 /// What the spread is chosen for.
 struct placement_workload {
   placement_costs costs;
-  uint32_t num_rows = 64; ///< of a micro-batch: a decode step of so many sequences
-  uint32_t top_k = 8;     ///< experts that each row chooses
-  /// No layer is asked to live on fewer hosts than this, and up to so many hosts it lives on all of them:
-  /// then totals can be within one of each other, and the loss of a host costs every layer little. There are
-  /// few messages to save.
-  uint32_t small_cluster = 8;
+  std::uint32_t num_rows = 64; ///< of a micro-batch: a decode step of 64 sequences
+  std::uint32_t top_k = 8;     ///< experts that each row chooses
+  /// No layer need live on fewer hosts than this, and in a cluster of at most this many hosts each layer
+  /// lives on all of them: then totals can be within one of each other, and the loss of a host costs every
+  /// layer little. There are few messages to save.
+  std::uint32_t small_cluster = 8;
   /// Any number of hosts that costs at most this share more than the best will do.
   double slack = 0.05;
 };
 
 /// Expected number of hosts that have at least one active expert, when `num_experts` are spread evenly over
 /// `num_hosts` and each of `num_rows` rows chooses `top_k` distinct experts uniformly.
-double expected_hosts_touched(uint32_t num_experts, uint32_t num_hosts, uint32_t num_rows, uint32_t top_k);
+double expected_hosts_touched(std::uint32_t num_experts, std::uint32_t num_hosts, std::uint32_t num_rows,
+                              std::uint32_t top_k);
 
 /// Expected number of active experts of the host that has most of them, under the same assumptions; experts
 /// are taken as active independently of each other, which overstates it a little.
-double expected_max_active(uint32_t num_experts, uint32_t num_hosts, uint32_t num_rows, uint32_t top_k);
+double expected_max_active(std::uint32_t num_experts, std::uint32_t num_hosts, std::uint32_t num_rows,
+                           std::uint32_t top_k);
 
 /// message_ns × hosts touched + expert_ns × most active experts of a host, in ns.
-double layer_cost_ns(const placement_workload& workload, uint32_t num_experts, uint32_t num_hosts);
+double layer_cost_ns(const placement_workload& workload, std::uint32_t num_experts, std::uint32_t num_hosts);
 
-/// Numbers of hosts for a layer. Inside of [low, high] the choice is free for other aims, like even totals.
+/// Numbers of hosts for a layer. Within [low, high] the choice is free for other aims, such as even totals.
 struct spread_range {
-  uint32_t low = 0;
-  uint32_t best = 0;
-  uint32_t high = 0;
+  std::uint32_t low = 0;
+  std::uint32_t best = 0;
+  std::uint32_t high = 0;
   bool operator==(const spread_range&) const = default;
 };
 
@@ -58,7 +60,8 @@ struct spread_range {
 /// each expert. In a small cluster, and where all hosts are the best choice, the range is that one number; it
 /// changes by no more than one when a host comes or goes, so that no layer has to move as a whole. All zero
 /// without experts or hosts.
-spread_range choose_spread(const placement_workload& workload, uint32_t num_experts, uint32_t num_hosts,
-                           uint64_t max_experts = std::numeric_limits<uint64_t>::max());
+spread_range choose_spread(const placement_workload& workload, std::uint32_t num_experts,
+                           std::uint32_t num_hosts,
+                           std::uint64_t max_experts = std::numeric_limits<std::uint64_t>::max());
 
 } // namespace troupe

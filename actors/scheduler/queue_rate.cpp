@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
@@ -16,11 +16,11 @@ constexpr double promised = 0.8;       ///< likewise
 
 } // namespace
 
-void queue_rate::observe(time_point now, uint64_t given, bool is_waiting) {
+void queue_rate::observe(time_point now, std::uint64_t given, bool is_waiting) {
   if (longest_wait_.count() == 0)
     return;
   if (waiting_since_) {
-    // A scheduler that was held up has not found that places are given slowly.
+    // Time in which the scheduler itself stood still does not count.
     const seconds passed = std::min<seconds>(now - *waiting_since_, 2 * defaults::scheduler_tick);
     const double left = std::exp2(-passed / seconds{longest_wait_});
     seconds_ = seconds_ * left + passed.count();
@@ -31,11 +31,11 @@ void queue_rate::observe(time_point now, uint64_t given, bool is_waiting) {
     waiting_since_ = now;
 }
 
-std::optional<uint64_t> queue_rate::most_waiting(uint64_t held) const {
+std::optional<std::uint64_t> queue_rate::most_waiting(std::uint64_t held) const {
   const double wait = seconds{longest_wait_}.count();
   if (longest_wait_.count() == 0 || seconds_ < least_measured * wait)
     return std::nullopt;
-  return std::max(static_cast<uint64_t>(tokens_ / seconds_ * promised * wait), held);
+  return std::max(static_cast<std::uint64_t>(tokens_ / seconds_ * promised * wait), held);
 }
 
 } // namespace troupe

@@ -17,17 +17,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
 namespace {
 
 constexpr std::string_view prefix = "lease.";
-constexpr std::string_view unfinished = "lease.new."; ///< of those who are about to take one
+constexpr std::string_view unfinished = "lease.new."; ///< of processes that are about to take one
 constexpr auto magic = "troupe-lease 1";
 
-std::string path_of(const std::string& directory, uint64_t term) {
+std::string path_of(const std::string& directory, std::uint64_t term) {
   return directory + "/" + std::string{prefix} + std::to_string(term);
 }
 
@@ -35,9 +35,9 @@ std::string path_of(const std::string& directory, uint64_t term) {
   throw std::runtime_error(what + " '" + path + "': " + std::generic_category().message(error));
 }
 
-/// 0 when it is no lease's name.
-uint64_t term_of(std::string_view name) {
-  uint64_t term = 0;
+/// @returns 0 when it is no lease's name
+std::uint64_t term_of(std::string_view name) {
+  std::uint64_t term = 0;
   if (!name.starts_with(prefix))
     return 0;
   name.remove_prefix(prefix.size());
@@ -64,8 +64,8 @@ std::string render(const lease_holder& holder) {
   return out.str();
 }
 
-/// What cannot be read stays empty: then the time stamp alone counts.
-lease_holder parse_holder(const std::string& text, uint64_t term) {
+/// Fields that cannot be read stay empty: then only the time stamp counts.
+lease_holder parse_holder(const std::string& text, std::uint64_t term) {
   std::istringstream in(text);
   std::string first;
   std::string key;
@@ -96,9 +96,9 @@ class open_file {
   int fd_;
 };
 
-/// Locks the file for as long as it is open, or asks who has it locked: the lock belongs to the opened file
-/// and not to the process, so that two in one process exclude one another too.
-/// @errors throws `std::runtime_error` where the file system has no locks
+/// Locks the file as long as it is open, or asks which process has it locked. The lock belongs to the open
+/// file and not to the process, so that two leases in one process exclude one another, too.
+/// @throws std::runtime_error  where the file system has no locks
 bool lock(int fd, int command, const std::string& directory) {
   struct flock whole {};
 
@@ -125,20 +125,21 @@ void sync_directory(const std::string& directory) {
     fail("cannot sync", directory, errno);
 }
 
-lease_holder read_holder(int fd, uint64_t term) {
+lease_holder read_holder(int fd, std::uint64_t term) {
   std::array<char, 2048> buffer{};
   const auto size = pread(fd, buffer.data(), buffer.size(), 0);
-  return parse_holder(size > 0 ? std::string{buffer.data(), static_cast<size_t>(size)} : std::string{}, term);
+  return parse_holder(size > 0 ? std::string{buffer.data(), static_cast<std::size_t>(size)} : std::string{},
+                      term);
 }
 
-lease_holder holder_of(const std::string& directory, uint64_t term) {
+lease_holder holder_of(const std::string& directory, std::uint64_t term) {
   const open_file file{::open(path_of(directory, term).c_str(), O_RDONLY | O_CLOEXEC)};
   return file.get() < 0 ? parse_holder({}, term) : read_holder(file.get(), term);
 }
 
-/// What earlier holders have left, and those who died while they were taking a lease.
-void remove_older(const std::string& directory, uint64_t term) {
-  std::error_code ignored; // a file too many does no harm
+/// Removes the files of earlier holders, and of processes that died while they took a lease.
+void remove_older(const std::string& directory, std::uint64_t term) {
+  std::error_code ignored; // a file that is left does no harm
   for (const auto& entry : std::filesystem::directory_iterator{directory, ignored}) {
     const auto name = entry.path().filename().string();
     const auto old = term_of(name);
@@ -160,8 +161,8 @@ std::string described(const lease_holder& holder) {
   return "'" + holder.name + "', process " + std::to_string(holder.pid) + " on " + holder.host;
 }
 
-uint64_t newest_leased_term(const std::string& directory) {
-  uint64_t result = 0;
+std::uint64_t newest_leased_term(const std::string& directory) {
+  std::uint64_t result = 0;
   std::error_code error;
   for (auto entry = std::filesystem::directory_iterator{directory, error};
        !error && entry != std::filesystem::directory_iterator{}; entry.increment(error))
@@ -187,7 +188,7 @@ struct scheduler_lease::locked_file {
 
   open_file file;
 
-  /// Makes the file of a term; null when somebody has that term, or a higher one.
+  /// Makes the file of a term; null when another process has that term, or a higher one.
   static std::unique_ptr<locked_file> claim(const std::string& directory, const lease_holder& who) {
     auto temporary = directory + "/" + std::string{unfinished} + "XXXXXX";
     auto result = std::make_unique<locked_file>(mkostemp(temporary.data(), O_CLOEXEC));
@@ -197,7 +198,7 @@ struct scheduler_lease::locked_file {
     const auto target = path_of(directory, who.term);
     int error = 0;
     try {
-      lock(fd, F_OFD_SETLK, directory); // before anybody can see it
+      lock(fd, F_OFD_SETLK, directory); // before others can see it
       const auto text = render(who);
       if (::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()) || fsync(fd) != 0)
         fail("cannot write", temporary, errno);
@@ -215,7 +216,7 @@ struct scheduler_lease::locked_file {
     if (error != 0)
       fail("cannot make", target, error);
     sync_directory(directory);
-    // A term that is long over, and whose file its successors have removed, can be made anew, and is void.
+    // The file of an old term that its successors have removed can be made anew: that term is void.
     if (newest_leased_term(directory) != who.term) {
       ::unlink(target.c_str());
       return nullptr;
@@ -233,7 +234,7 @@ scheduler_lease::~scheduler_lease() = default;
 std::optional<lease_holder> scheduler_lease::renew() {
   if (const auto newest = newest_leased_term(directory_); newest > self_.term)
     return holder_of(directory_, newest);
-  // Only that it is another time matters, and the kernel's own is the same for some milliseconds.
+  // The time stamp only has to differ, and the kernel's own clock stays the same for some milliseconds.
   std::array<timespec, 2> now_and_now{};
   clock_gettime(CLOCK_REALTIME, now_and_now.data());
   now_and_now[1] = now_and_now[0];
@@ -247,7 +248,7 @@ std::optional<lease_holder> scheduler_lease::renew() {
   return std::nullopt;
 }
 
-std::optional<lease_holder> scheduler_lease::raise(uint64_t above) {
+std::optional<lease_holder> scheduler_lease::raise(std::uint64_t above) {
   if (const auto newest = newest_leased_term(directory_); newest > self_.term)
     return holder_of(directory_, newest);
   if (above < self_.term)
@@ -282,7 +283,7 @@ std::unique_ptr<scheduler_lease> lease_watch::look(time_point now, const known_t
         return nullptr; // its successor has just removed it
       fail("cannot read", path_of(directory_, newest), errno);
     }
-    const std::pair<int64_t, int64_t> touched{info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+    const std::pair<std::int64_t, std::int64_t> touched{info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
     const auto is_same = holder_ && holder_->term == newest;
     if (!is_same || touched != touched_) {
       is_alive_ = is_same;
@@ -290,7 +291,7 @@ std::unique_ptr<scheduler_lease> lease_watch::look(time_point now, const known_t
       touched_ = touched;
       holder_ = read_holder(file.get(), newest);
     }
-    // Where the kernel does not name its boot, the host's name has to do.
+    // Where the kernel does not name its boot, the host's name is used.
     const auto is_neighbour =
         holder_->boot == self_.boot
         && (!self_.boot.empty() || (!self_.host.empty() && holder_->host == self_.host));
@@ -301,7 +302,7 @@ std::unique_ptr<scheduler_lease> lease_watch::look(time_point now, const known_t
   auto next = self_;
   next.term = std::max(newest, known()) + 1;
   if (newest_leased_term(directory_) != newest)
-    return nullptr; // somebody was faster, and `known` may say so
+    return nullptr; // another process was faster, and `known` may say so
   auto file = scheduler_lease::locked_file::claim(directory_, next);
   if (!file)
     return nullptr;

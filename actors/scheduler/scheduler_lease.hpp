@@ -1,15 +1,14 @@
 // The right to be the scheduler of a state directory, and the term that goes with it.
 //
-// A term is a file `lease.<term>`, made by its holder and by nobody else, since a link to a name that exists
-// fails. So no term is taken twice, and whoever has the highest one is the scheduler. The holder has the file
-// locked from before others can see it until its process ends, and touches it every
-// defaults::scheduler_lease_interval. Its standby takes the next term when the lock is gone, which on the
-// same machine is the end of the process, or when the file has not been touched for
-// defaults::scheduler_lease: that is a process that is stopped, or a machine that is lost. A holder that
-// wakes up finds a higher term, and ends.
+// A term is a file `lease.<term>`. Its holder makes it with a link, which fails if the name exists. So no
+// term is taken twice, and the holder of the highest term is the scheduler. The holder locks the file before
+// others can see it and until its process ends, and touches it every defaults::scheduler_lease_interval. A
+// standby takes the next term when the lock is gone (on the same machine, when the process has ended), or
+// when the file has not been touched for defaults::scheduler_lease (the process is stopped, or its machine is
+// lost). A holder that wakes up finds a higher term, and ends.
 //
-// Nothing here depends on clocks of two machines: who watches measures by its own for how long a time stamp
-// stays as it is. Everything blocks for as long as the file system likes: not for actors of the pool.
+// Clocks of two machines are never compared: the watching process measures with its own clock how long a time
+// stamp stays unchanged. All functions block as long as the file system does: not for actors of the pool.
 #pragma once
 
 #include <chrono>
@@ -21,11 +20,11 @@
 
 namespace troupe {
 
-/// Whose a lease is.
+/// The process that holds a lease.
 struct lease_holder {
-  uint64_t term = 0;
+  std::uint64_t term = 0;
   std::string name; ///< "scheduler-0"; empty when the file cannot be read
-  int64_t pid = 0;
+  std::int64_t pid = 0;
   std::string host;
   std::string boot; ///< the id of one run of one machine's kernel, whose locks end with their processes
   bool operator==(const lease_holder&) const = default;
@@ -35,11 +34,11 @@ struct lease_holder {
 std::string described(const lease_holder& holder);
 
 /// The highest term that a lease of this directory has; 0: none.
-/// @errors throws `std::runtime_error`
-uint64_t newest_leased_term(const std::string& directory);
+/// @throws std::runtime_error
+std::uint64_t newest_leased_term(const std::string& directory);
 
-/// Whether another process has taken a lease of this directory since this one has.
-/// @errors throws `std::runtime_error`
+/// Has another process taken a lease of this directory since this process did?
+/// @throws std::runtime_error
 bool is_led_by_another(const std::string& directory);
 
 /// A lease that this process holds, until this object goes.
@@ -49,17 +48,17 @@ class scheduler_lease {
   scheduler_lease(const scheduler_lease&) = delete;
   scheduler_lease& operator=(const scheduler_lease&) = delete;
 
-  uint64_t term() const { return self_.term; }
+  std::uint64_t term() const { return self_.term; }
 
-  /// Tells those who watch that the holder lives.
-  /// @returns who has taken over, if anybody has
-  /// @errors throws `std::runtime_error`: those who watch may not have been told
+  /// Touches the file, which shows watchers that the holder lives.
+  /// @returns the successor, if there is one
+  /// @throws std::runtime_error  watchers may not see the renewal
   std::optional<lease_holder> renew();
 
-  /// Takes the term above this one, if it has not a higher one already. Durable on return.
-  /// @returns who has taken over, if anybody has
-  /// @errors throws `std::runtime_error`: the term is what it was
-  std::optional<lease_holder> raise(uint64_t above);
+  /// Takes the term above `above`, unless the lease has a higher one already. Durable on return.
+  /// @returns the successor, if there is one
+  /// @throws std::runtime_error  the term is what it was
+  std::optional<lease_holder> raise(std::uint64_t above);
 
  private:
   friend class lease_watch;
@@ -72,11 +71,11 @@ class scheduler_lease {
   std::unique_ptr<locked_file> file_;
 };
 
-/// Watches a directory, and takes its lease when nobody alive holds it.
+/// Watches a directory, and takes its lease when no living process holds it.
 class lease_watch {
  public:
   using time_point = std::chrono::steady_clock::time_point;
-  /// A term that the lease must exceed, by what else is stored.
+  /// A term that the lease must exceed, from other stored files.
   using known_term = std::function<uint64_t()>;
 
   /// @param name  of this scheduler, for others to read
@@ -84,11 +83,12 @@ class lease_watch {
 
   /// One look.
   /// @param known  called when the lease can be taken
-  /// @returns the lease, in a term that is durable and that nobody else has had
-  /// @errors throws `std::runtime_error`: a file system without locks or links, and others; says what to do
+  /// @returns the lease, in a term that is durable and that no other process has had; null while it cannot be
+  /// taken
+  /// @throws std::runtime_error  for a file system without locks or links, and other errors; says what to do
   std::unique_ptr<scheduler_lease> look(time_point now, const known_term& known);
 
-  /// As of the last look.
+  /// The holder at the last look.
   const std::optional<lease_holder>& holder() const { return holder_; }
 
   /// Has the holder been seen to renew?
@@ -98,7 +98,7 @@ class lease_watch {
   std::string directory_;
   lease_holder self_;
   std::optional<lease_holder> holder_;
-  std::pair<int64_t, int64_t> touched_; // the time stamp of the holder's file: s, ns
+  std::pair<std::int64_t, std::int64_t> touched_; // the time stamp of the holder's file: s, ns
   time_point unchanged_since_;
   bool is_alive_ = false;
 };

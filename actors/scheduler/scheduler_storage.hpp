@@ -1,4 +1,4 @@
-// The actors that keep a scheduler's state, and what they have kept.
+// The actors that keep a scheduler's state on disk, and what the scheduler before has left there.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace troupe {
 
 struct scheduler_storage {
-  std::optional<stored_cluster> stored; ///< by the last scheduler
+  std::optional<stored_cluster> stored; ///< by the scheduler before
   cluster_store_writer_actor writer{};  ///< null: nothing is saved
   lease_keeper_actor keeper{};          ///< null: there is no lease, and terms are not durable
 };

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
@@ -15,9 +15,9 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-/// How often a caller is asked whether it gives up.
+/// Interval at which the caller is asked whether it gives up.
 constexpr auto patience_step = std::chrono::milliseconds{20};
-/// For the other thread to see that; if it hangs it is left behind.
+/// Time for the other thread to see that the caller has given up; if it hangs it is left behind.
 constexpr auto last_look = 10 * defaults::standby_poll;
 
 std::string in_use(const std::string& state_dir, const lease_holder& by) {
@@ -63,7 +63,7 @@ std::optional<succession> succeed_in_time(candidate who) {
   while (result.wait_for(patience_step) != std::future_status::ready) {
     if (gives_up && gives_up()) {
       *has_given_up = true;
-      result.wait_for(last_look); // a lease that it takes now goes with the result
+      result.wait_for(last_look); // a lease that it takes now is released with the result
       return std::nullopt;
     }
     if (!is_standby && clock::now() >= deadline) {

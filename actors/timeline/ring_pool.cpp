@@ -4,8 +4,8 @@
 
 namespace troupe::timeline {
 
-ring_pool::ring_pool(size_t num_rings, size_t records_per_ring) {
-  for (size_t i = 0; i < num_rings; ++i)
+ring_pool::ring_pool(std::size_t num_rings, std::size_t records_per_ring) {
+  for (std::size_t i = 0; i < num_rings; ++i)
     rings_.push_back(std::make_unique<lent_ring>(records_per_ring));
 }
 

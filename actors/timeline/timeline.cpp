@@ -13,11 +13,11 @@ std::atomic<bool> is_on{false};
 
 namespace {
 
-/// Of the process. Never destroyed: threads may end after main.
+/// One per process. Never destroyed: threads may end after main.
 struct timeline_state {
   std::atomic<ring_pool*> rings{nullptr};
-  std::atomic<uint64_t> limit{0}; ///< of keys that are traced
-  std::atomic<uint64_t> changes{0};
+  std::atomic<std::uint64_t> limit{0}; ///< largest key that is traced
+  std::atomic<std::uint64_t> changes{0};
   std::mutex mutex;
   std::string closed{"it was started without --trace DIR, so that there is no folder for them"};
 };
@@ -27,7 +27,7 @@ timeline_state& state() {
   return *all;
 }
 
-/// The calling thread's ring, given back at the thread's end.
+/// The calling thread's ring, returned at the thread's end.
 class thread_ring {
  public:
   thread_ring() = default;
@@ -54,14 +54,14 @@ thread_local thread_ring ring_of_this_thread;
 
 } // namespace
 
-uint64_t key_if_traced(const request_context& request) {
+std::uint64_t key_if_traced(const request_context& request) {
   if (!is_on() || request.id.empty())
     return 0;
   const auto identity = identity_of(request);
   return is_sampled(identity, state().limit.load(std::memory_order_relaxed)) ? identity.key() : 0;
 }
 
-void name_request(uint64_t key, const request_context& request, uint64_t request_number) {
+void name_request(std::uint64_t key, const request_context& request, std::uint64_t request_number) {
   const auto identity = identity_of(request);
   event named{.kind = event_kind::request_name, .begin_ns = now_ns(), .id = key};
   named.args = {request_number, identity.trace_high, identity.trace_low, identity.parent_span};
@@ -87,7 +87,7 @@ void note(std::string_view name, std::string_view text) {
   record({.kind = event_kind::cluster_event, .begin_ns = now_ns()}, line);
 }
 
-ring_pool& open(size_t num_rings, size_t records_per_ring) {
+ring_pool& open(std::size_t num_rings, std::size_t records_per_ring) {
   auto& all = state();
   const std::lock_guard lock{all.mutex};
   if (all.rings.load() == nullptr)
@@ -118,7 +118,7 @@ std::string start(double share) {
   return {};
 }
 
-uint64_t await_change(uint64_t seen) {
+std::uint64_t await_change(std::uint64_t seen) {
   state().changes.wait(seen);
   return state().changes.load();
 }

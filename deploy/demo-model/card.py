@@ -7,7 +7,7 @@ import model as models
 import sample
 import tokenizer as bpe
 
-# Two per domain and two chats; not chosen by what comes out.
+# Two per domain and two chats; not selected by their results.
 SAMPLE_PROMPTS = (
     ("english_prose", "And it came to pass in those days, that", False),
     ("english_prose", "She opened the door and looked", False),

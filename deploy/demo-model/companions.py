@@ -15,7 +15,7 @@ import folder
 import machine
 import model as models
 
-# About a tenth of the active parameters of the demo model, most of them the embedding.
+# About a tenth of the demo model's active parameters, mostly the embedding.
 DRAFT = {
     "hidden": 48,
     "layers": 2,

@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 DOMAINS = ("english_prose", "python_code", "english_manuals", "spanish_prose", "german_manuals")
 HELDOUT_SHARE = 0.04
 BROWN_VERSION = "1.9.80"
-# Upper bound on the text of one domain: what one pass of the whole training run can read of it.
+# Upper bound on the text of one domain: the amount that one pass of the whole training run can read.
 MAX_BYTES = 5_000_000
 
 PACKAGES = {
@@ -157,7 +157,7 @@ def render_page(path):
         return ""
     if len(source) < 400:  # a redirect (".so man2/other.2")
         return ""
-    # The page macros justify; turning the request itself off keeps runs of spaces out of the text.
+    # The page's macros justify; disabling that request avoids runs of spaces in the text.
     quiet = b".de ad\n..\n.na\n.nh\n" + source
     done = subprocess.run(
         ["groff", "-Kutf8", "-Tutf8", "-t", "-man", "-rLL=100n", "-rHY=0", "-P-c", "-P-b", "-P-o", "-P-u"],

@@ -18,7 +18,7 @@ class Team:
         self.count, self.parameters = count, list(model.parameters())
         model.share_memory()
         self._barrier = multiprocessing.get_context("fork").Barrier(count)
-        # The largest first, dealt in turn: ranks own about as much.
+        # The largest first, dealt in turn: ranks own about equal amounts.
         order = sorted(range(len(self.parameters)), key=lambda index: -self.parameters[index].numel())
         self._owner = {index: place % count for place, index in enumerate(order)}
         self._gradients = [

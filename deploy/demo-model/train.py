@@ -53,7 +53,7 @@ class Plan:
     vocabulary = 4096
     max_bytes = gather.MAX_BYTES
     shape = {}
-    window = 256  # tokens; twice as many while the rate decays
+    window = 256  # tokens; doubled while the rate decays
     rows = 24  # windows of one step
     tokens = 20_000_000
     decay_tokens = None  # 40 % of `tokens`
@@ -276,7 +276,7 @@ def main():
         parser.error("--work DIR or --smoke")
     torch.manual_seed(arguments.seed)
     if arguments.processes > 1:
-        torch.set_num_threads(1)  # the forks must find no pool of threads, nor make one each
+        torch.set_num_threads(1)  # the forks must neither find a thread pool, nor make one each
     fit.keep_memory()
     if arguments.smoke:
         smoke(arguments.seed)

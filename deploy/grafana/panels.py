@@ -1,7 +1,7 @@
 """The few kinds of panels that Troupe's dashboards are made of, as Grafana's JSON (schema 41, Grafana 12)."""
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-SCOPE = 'job=~"$job"'  # what §J stands for in expressions
+SCOPE = 'job=~"$job"'  # replaces §J in expressions
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
 

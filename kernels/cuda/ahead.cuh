@@ -1,5 +1,5 @@
-// Loads ahead of their use: a thread that waits for each load before it gives the next one gets a few bytes a
-// microsecond.
+// Loads ahead of their use: a thread that waits for each load before starting the next one gets only a few
+// bytes per microsecond.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace troupe::kernels::cuda {
 
-/// Hands values[first], values[first + step], … to `take(index, value)`, in this order; `Ahead` of them are
-/// loaded before the first is handed over.
+/// Passes values[first], values[first + step], … to `take(index, value)` in this order; `Ahead` of them are
+/// loaded before the first is passed.
 template <unsigned Ahead, class Take>
 __device__ void for_each_loaded(const float* values, std::size_t count, std::size_t first, std::size_t step,
                                 const Take& take) {

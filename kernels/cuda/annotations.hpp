@@ -1,4 +1,4 @@
-// Marks of functions that both nvcc and a plain compiler take.
+// Function annotations that both nvcc and a plain compiler accept.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,50 +1,23 @@
 #include "kernels/cuda/attention.hpp"
 
+#include <algorithm>
 #include <bit>
-#include <cmath>
 
-#include "kernels/cuda/kv_chunks.cuh"
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/attention_parts.cuh"
+#include "kernels/cuda/latent_attention.hpp"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels::cuda {
 
 namespace {
 
-constexpr unsigned warp_pairs = 16; // rows of an instruction's left operand
+constexpr std::size_t join_threads = 256; // at most
 constexpr unsigned most_warps = most_pairs_of_block / warp_pairs;
-constexpr unsigned score_tiles = chunk_keys / 8; // of 8 keys, an instruction's columns
 
-// A span's result of one row and head in the workspace: maximum of the scores, sum, then head_dim weighted
-// sums.
-constexpr std::size_t partial_extra = 2;
-
-// Scores are kept in units of log2 e, so that 2^x is all the exponential there is.
-constexpr float log2_e = 1.44269504088896340736F;
-
-__device__ inline float power_of_2(float x) {
-#if defined(__CUDACC__)
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return std::exp2(x);
-#endif
-}
-
-__device__ inline std::uint32_t first_seen(std::uint32_t end, std::size_t window) {
-  return window != 0 && end > window ? end - static_cast<std::uint32_t>(window) : 0;
-}
-
-// What a lane has of its warp's 16 pairs: two of them (i = 0, 1), and of every 8 columns two.
+// A lane's part of its warp's 16 pairs.
 template <unsigned Dims>
-struct warp_state {
+struct warp_state : softmax_state<Dims> {
   std::uint32_t query[Dims / 16][4]; // left operands
-  std::uint32_t first[2];            // key that the pair sees
-  std::uint32_t end[2];              // 0: there is no such pair
-  float most[2] = {-INFINITY, -INFINITY};
-  float total[2] = {};
-  float sums[Dims / 8][4] = {};
 };
 
 // scores = query · keysᵀ
@@ -63,97 +36,18 @@ __device__ void multiply_keys(const warp_state<Dims>& state, const bf16_chunk<Di
   }
 }
 
-// sums += p · values; p as results of `multiply_keys` lie, rounded to BF16 here.
-template <unsigned Dims>
-__device__ void multiply_values(const float (&p)[score_tiles][4], const bf16_chunk<Dims>& chunk,
-                                float (&sums)[Dims / 8][4]) {
-  const unsigned lane = lane_index();
-  TROUPE_UNROLL
-  for (unsigned k = 0; k < chunk_keys; k += 16) {
-    const auto& left = p[k / 8];
-    const auto& right = p[k / 8 + 1];
-    const std::uint32_t a[4] = {bf16_pair(left[0], left[1]), bf16_pair(left[2], left[3]),
-                                bf16_pair(right[0], right[1]), bf16_pair(right[2], right[3])};
-    TROUPE_UNROLL
-    for (unsigned dim = 0; dim < Dims; dim += 16) {
-      std::uint32_t values[4];
-      load_transposed(&chunk.values[k + lane % 16][dim + lane / 16 * 8], values);
-      multiply_add(sums[dim / 8], a, values[0], values[1]);
-      multiply_add(sums[dim / 8 + 1], a, values[2], values[3]);
-    }
-  }
-}
-
-// Scores become probabilities under a new maximum, to which everything so far is scaled.
-template <unsigned Dims, class KeyScale>
-__device__ void apply_softmax(warp_state<Dims>& state, std::uint32_t chunk, float scale,
-                              const KeyScale& key_scale, float (&scores)[score_tiles][4]) {
-  float most[2] = {state.most[0], state.most[1]};
-  TROUPE_UNROLL
-  for (unsigned n = 0; n < score_tiles; ++n)
-    TROUPE_UNROLL
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned k = n * 8 + lane_index() % 4 * 2 + i % 2;
-    const bool is_seen = chunk + k >= state.first[i / 2] && chunk + k < state.end[i / 2];
-    scores[n][i] = is_seen ? scores[n][i] * (scale * key_scale(k)) : -INFINITY;
-    most[i / 2] = fmaxf(most[i / 2], scores[n][i]);
-  }
-  float reference[2];
-  float shrink[2];
-  TROUPE_UNROLL
-  for (unsigned i = 0; i < 2; ++i) {
-    most[i] = fmaxf(most[i], shuffle_xor(most[i], 1)); // the pair's other columns are in three more lanes
-    most[i] = fmaxf(most[i], shuffle_xor(most[i], 2));
-    // Of nothing seen yet the maximum is −∞, and −∞ + ∞ is no number.
-    reference[i] = most[i] == -INFINITY ? 0.0F : most[i];
-    shrink[i] = power_of_2(state.most[i] - reference[i]);
-    state.most[i] = most[i];
-    state.total[i] *= shrink[i];
-  }
-  TROUPE_UNROLL
-  for (unsigned n = 0; n < score_tiles; ++n)
-    TROUPE_UNROLL
-  for (unsigned i = 0; i < 4; ++i) {
-    scores[n][i] = power_of_2(scores[n][i] - reference[i / 2]);
-    state.total[i / 2] += scores[n][i];
-  }
-  TROUPE_UNROLL
-  for (unsigned n = 0; n < Dims / 8; ++n)
-    TROUPE_UNROLL
-  for (unsigned i = 0; i < 4; ++i)
-    state.sums[n][i] *= shrink[i / 2];
-}
-
-// The partial result of one of the lane's pairs; all four lanes of the pair come here.
-template <unsigned Dims>
-__device__ void store_partial(const warp_state<Dims>& state, unsigned i, std::size_t head_dim, float* to) {
-  if (lane_index() % 4 == 0) {
-    to[0] = state.most[i];
-    to[1] = state.total[i];
-  }
-  TROUPE_UNROLL
-  for (unsigned n = 0; n < Dims / 8; ++n) {
-    const unsigned dim = n * 8 + lane_index() % 4 * 2;
-    // A sum of zeros may be −0 or 0, by how many keys were not seen; + 0 makes both 0.
-    if (dim < head_dim)
-      *reinterpret_cast<bits64*>(to + partial_extra
-                                 + dim) = {{std::bit_cast<std::uint32_t>(state.sums[n][2 * i] + 0.0F),
-                                            std::bit_cast<std::uint32_t>(state.sums[n][2 * i + 1] + 0.0F)}};
-  }
-}
-
-// The query of the lane's two pairs as left operands, and what they see.
-/// @param pair_of  pair i of the lane: row of the batch, head, and end of the keys it sees (0: no such pair)
+// The queries of the lane's two pairs as left operands, and their visible keys.
+/// @param pair_of  pair i of the lane
 template <unsigned Dims, class PairOf>
 __device__ void load_query(const attention_args& args, const PairOf& pair_of, warp_state<Dims>& state) {
   TROUPE_UNROLL
   for (unsigned i = 0; i < 2; ++i) {
-    const auto pair = pair_of(i);
+    const pair_place pair = pair_of(i);
     state.end[i] = pair.end;
-    state.first[i] = first_seen(pair.end, args.sliding_window);
+    state.first[i] = first_seen(args, pair.end);
     const bfloat16* from = args.query + (pair.row * args.heads + pair.head) * args.cache.head_dim;
     TROUPE_UNROLL
-    for (unsigned piece = 0; piece < Dims / 8; ++piece) { // of 8 dimensions, two by each of four lanes
+    for (unsigned piece = 0; piece < Dims / 8; ++piece) { // of 8 dimensions, two in each of four lanes
       const unsigned dim = piece * 8 + lane_index() % 4 * 2;
       std::uint32_t two = 0;
       if (pair.end != 0 && dim < args.cache.head_dim)
@@ -164,7 +58,7 @@ __device__ void load_query(const attention_args& args, const PairOf& pair_of, wa
 }
 
 // x: (part of the run's pairs, KV head), y: span, z: run. A warp has 16 pairs (row, head of the group); the
-// warps of a block share the keys. What a warp computes does not depend on how many warps there are.
+// warps of a block share the keys. A warp's result does not depend on the number of warps.
 template <unsigned Dims, bool IsInt8, unsigned Warps>
 __global__ void __launch_bounds__(Warps* warp_lanes)
     attention_kernel(attention_args args, std::size_t first_run, unsigned block_shift) {
@@ -187,12 +81,6 @@ __global__ void __launch_bounds__(Warps* warp_lanes)
   TROUPE_DEVICE_CHECK(run.position + run.rows - 1 <= args.most_position);
   TROUPE_DEVICE_CHECK(((run.position + run.rows - 1) >> block_shift) < args.table_width);
 
-  struct pair_place {
-    std::size_t row;
-    std::size_t head;
-    std::uint32_t end;
-  };
-
   const auto place_of = [&](unsigned pair) {
     if (pair >= pairs)
       return pair_place{run.first_row, kv_head * group, 0};
@@ -204,7 +92,7 @@ __global__ void __launch_bounds__(Warps* warp_lanes)
   };
   const kv_range range{.table = args.block_tables + run.sequence * args.table_width,
                        .kv_head = kv_head,
-                       .first = first_seen(place_of(first_pair).end, args.sliding_window),
+                       .first = first_seen(args, place_of(first_pair).end),
                        .end = place_of(first_pair + num_pairs - 1).end,
                        .block_shift = block_shift};
   const std::uint32_t span = blockIdx.y * static_cast<std::uint32_t>(span_keys);
@@ -235,7 +123,7 @@ __global__ void __launch_bounds__(Warps* warp_lanes)
   for (unsigned c = 0; c < chunks; ++c) {
     const std::uint32_t chunk = begin + c * chunk_keys;
     wait_for_copies<chunk_stages - 2>();
-    meet(); // chunk c is there for all, and all are done with chunk c − 1, whose place is filled now
+    meet(); // chunk c has arrived for all, and chunk c − 1, whose place is filled now, is done
     fetch(c + chunk_stages - 1);
     const auto& stage = ring.stages[c % chunk_stages];
     float scores[score_tiles][4] = {};
@@ -250,42 +138,43 @@ __global__ void __launch_bounds__(Warps* warp_lanes)
         TROUPE_UNROLL
       for (unsigned i = 0; i < 4; ++i)
         scores[n][i] *= stage.value_scales[n * 8 + lane_index() % 4 * 2 + i % 2];
-      multiply_values(scores, ring.widened, state.sums);
+      multiply_values<Dims>(scores, ring.widened.values, 0, Dims, state.sums);
     } else {
       multiply_keys(state, stage, scores);
       apply_softmax(
           state, chunk, scale, [](unsigned) { return 1.0F; }, scores);
-      multiply_values(scores, stage, state.sums);
+      multiply_values<Dims>(scores, stage.values, 0, Dims, state.sums);
     }
   }
 
+  join_totals(state);
   TROUPE_UNROLL
   for (unsigned i = 0; i < 2; ++i) {
-    state.total[i] += shuffle_xor(state.total[i], 1);
-    state.total[i] += shuffle_xor(state.total[i], 2);
     const pair_place pair = of_lane(i);
     if (state.end[i] <= span || state.first[i] >= span_end)
-      continue; // sees nothing of this span
+      continue; // sees nothing in this span
     const std::size_t at = ((pair.row - args.first_row) * args.heads + pair.head) * gridDim.y + blockIdx.y;
-    store_partial(state, i, cache.head_dim, args.workspace + at * (cache.head_dim + partial_extra));
+    store_partial(state, i, 0, cache.head_dim, args.workspace + at * (cache.head_dim + partial_extra));
   }
 }
 
-// A block joins the spans of one head of one row, in order, a thread a dimension. x: row, y: head.
-__global__ void __launch_bounds__(256) join_spans_kernel(attention_args args, std::size_t spans) {
+// A block joins the spans of one head of one row, in order, one thread per dimension. x: row, y: head, z:
+// part of the dimensions.
+__global__ void __launch_bounds__(join_threads) join_spans_kernel(attention_args args, std::size_t spans) {
   constexpr std::size_t ahead = 8; // loads under way at a time
-  const std::size_t dims = args.cache.head_dim;
+  const std::size_t dims = args.cache.value_width();
   const std::size_t row = blockIdx.x;
   const std::size_t head = blockIdx.y;
   const std::uint32_t end = args.positions[args.first_row + row] + 1;
-  const std::size_t first = first_seen(end, args.sliding_window) / span_keys;
+  const std::size_t first = first_seen(args, end) / span_keys;
   const std::size_t last = (end - 1) / span_keys;
   TROUPE_DEVICE_CHECK(last < spans);
   const float* partials = args.workspace + (row * args.heads + head) * spans * (dims + partial_extra);
   const auto partial = [&](std::size_t span) {
     return partials + (span < last ? span : last) * (dims + partial_extra);
   };
-  const std::size_t dim = threadIdx.x < dims ? threadIdx.x : dims - 1;
+  const std::size_t own = blockIdx.z * join_threads + threadIdx.x;
+  const std::size_t dim = own < dims ? own : dims - 1;
   const float sink = args.sinks != nullptr ? args.sinks[head] * log2_e : -INFINITY;
   float most = sink;
   for (std::size_t span = first; span <= last; span += ahead)
@@ -310,8 +199,8 @@ __global__ void __launch_bounds__(256) join_spans_kernel(attention_args args, st
       value = fmaf(of[u][2], weight, value);
     }
   }
-  if (threadIdx.x < dims)
-    args.output[((args.first_row + row) * args.heads + head) * dims + threadIdx.x] = round_bf16(value / sum);
+  if (own < dims)
+    args.output[((args.first_row + row) * args.heads + head) * dims + own] = round_bf16(value / sum);
 }
 
 template <unsigned Dims, bool IsInt8, unsigned Warps>
@@ -349,7 +238,7 @@ void start(const stream& on, const attention_args& args) {
 } // namespace
 
 std::size_t attention_workspace_floats(const attention_args& args) {
-  return args.rows * args.heads * spans_of(args.most_position) * (args.cache.head_dim + partial_extra);
+  return args.rows * args.heads * spans_of(args.most_position) * (args.cache.value_width() + partial_extra);
 }
 
 void attention(const stream& on, const attention_args& args) {
@@ -358,20 +247,27 @@ void attention(const stream& on, const attention_args& args) {
   const kv_layer& cache = args.cache;
   expect(cache.kv_heads != 0 && args.heads % cache.kv_heads == 0,
          "cuda attention: heads are not a multiple of the KV heads");
-  expect(cache.head_dim != 0 && cache.head_dim % piece_dims == 0 && cache.head_dim <= 256,
-         "cuda attention: head_dim is not a multiple of 8 up to 256");
+  expect(cache.head_dim != 0 && cache.head_dim % piece_dims == 0
+             && cache.head_dim <= (cache.is_latent() ? most_latent_dims : 256),
+         "cuda attention: head_dim is not a multiple of 8 up to 256, latent 640");
+  expect(args.chunk == 0 || args.sliding_window == 0, "cuda attention: both a chunk and a sliding window");
   expect(std::has_single_bit(cache.block_tokens), "cuda attention: a block's tokens are not a power of two");
   expect(args.num_runs != 0 && args.most_run_rows != 0, "cuda attention: rows without runs");
-  if (cache.head_dim <= 64)
+  if (cache.is_latent())
+    latent_spans(on, args);
+  else if (cache.head_dim <= 64)
     start<64>(on, args);
   else if (cache.head_dim <= 128)
     start<128>(on, args);
   else
     start<256>(on, args);
+  const std::size_t width = cache.value_width();
   launch("attention: joining spans", on,
          {.blocks_x = args.rows,
           .blocks_y = args.heads,
-          .threads = static_cast<unsigned>((cache.head_dim + warp_lanes - 1) / warp_lanes * warp_lanes)},
+          .blocks_z = (width + join_threads - 1) / join_threads,
+          .threads = static_cast<unsigned>(
+              std::min((width + warp_lanes - 1) / warp_lanes * warp_lanes, join_threads))},
          join_spans_kernel, args, spans_of(args.most_position));
 }
 

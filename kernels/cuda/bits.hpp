@@ -10,7 +10,7 @@
 
 namespace troupe::kernels::cuda {
 
-/// 16 bytes: what one load of one thread fetches.
+/// 16 bytes: the largest load of one thread.
 struct alignas(16) bits128 {
   std::uint32_t word[4];
 };
@@ -55,8 +55,7 @@ TROUPE_BOTH inline std::uint32_t subtract_bf16_pairs(std::uint32_t a, std::uint3
 #endif
 }
 
-/// a · b + c, each half rounded to nearest even once (on the host twice; the same wherever the result is
-/// exact).
+/// a · b + c, each half rounded to nearest even once (on the host twice; equal wherever the result is exact).
 TROUPE_BOTH inline std::uint32_t fma_bf16_pairs(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
 #if defined(__CUDA_ARCH__)
   std::uint32_t sum;

@@ -39,12 +39,12 @@ __global__ void __launch_bounds__(combine_threads) combine_kernel(combine_args a
 __global__ void __launch_bounds__(combine_threads) shared_expert_kernel(shared_expert_args args) {
   __shared__ float scratch[warp_lanes];
   const std::size_t row = blockIdx.x;
-  float factor = 1.0F;
+  float factor = args.factor;
   if (args.gate != nullptr) {
     float sum = 0.0F;
     for (std::size_t i = threadIdx.x; i < args.hidden; i += combine_threads)
       sum = fmaf(to_float(args.input[row * args.hidden + i]), args.gate[i], sum);
-    factor = sigmoid(block_sum(sum, scratch));
+    factor *= sigmoid(block_sum(sum, scratch));
   }
   const void* output = row_at(args.output, args.type, args.hidden, row);
   float* residual = args.residual + row * args.residual_stride;

@@ -1,7 +1,7 @@
-// Copies from device memory to shared memory that run beside the thread that asked for them (cp.async, PTX).
+// Copies from device memory to shared memory that run in parallel with the requesting thread (cp.async, PTX).
 //
-// A thread gathers its copies in groups and waits for groups; only then, and after a barrier, others may read
-// what it copied. The emulation copies when the thread waits, so that a read too early shows.
+// A thread collects its copies in groups and waits for groups. Only then, and after a barrier, may others
+// read the copied data. The emulation copies when the thread waits, so that it detects early reads.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ __device__ inline void copy_async(void* to_shared, const void* from, bool wanted
   const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(to_shared));
   const std::size_t source = __cvta_generic_to_global(from);
   const unsigned size = wanted ? Bytes : 0;
-  if constexpr (Bytes == 16) // past L1: nobody else of this multiprocessor wants it
+  if constexpr (Bytes == 16) // bypasses L1: no other thread of this multiprocessor reads it
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(source), "r"(size)
                  : "memory");
   else

@@ -1,4 +1,4 @@
-// What CUDA's runtime answers, as exceptions; only for what is compiled with CUDA.
+// Turns errors of CUDA's runtime into exceptions; only for sources compiled with CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,8 +7,8 @@
 
 namespace troupe::kernels::cuda {
 
-/// Forgets the error that it throws, so that the next launch is not blamed for it.
-/// @errors device_error for everything but success
+/// Clears the error that it throws, so that the next launch does not report it.
+/// @throws device_error  for everything but success
 void check(cudaError_t status, const std::string& operation);
 
 } // namespace troupe::kernels::cuda

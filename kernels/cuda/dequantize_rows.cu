@@ -11,14 +11,14 @@ namespace {
 
 constexpr unsigned dequantize_warps = 8;
 
-// Words of four neighbouring inputs of one channel to their place in a row.
+// Writes words of four adjacent inputs of one channel to their place in a row.
 __device__ inline void store_quad(const dequantize_args& args, bfloat16* matrix, std::size_t output,
                                   std::size_t input, std::uint32_t first, std::uint32_t second) {
   if (output < args.shape.outputs && input < args.shape.inputs)
     *reinterpret_cast<bits64*>(matrix + output * args.shape.inputs + input) = {{first, second}};
 }
 
-// A warp makes a chunk of a strip: x = eight chunks of the matrix, y = matrix.
+// A warp converts a chunk of a strip: x = eight chunks of the matrix, y = matrix.
 template <weight_format Format>
 __global__ void __launch_bounds__(dequantize_warps * 32) dequantize_kernel(dequantize_args args) {
   const std::size_t block = std::size_t{blockIdx.x} * dequantize_warps + warp_index();

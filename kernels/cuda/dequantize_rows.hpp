@@ -1,4 +1,4 @@
-// Quantized matrices as BF16 ones, for libraries that multiply many rows.
+// Converts quantized matrices to BF16, for libraries that multiply many rows.
 #pragma once
 
 #include "kernels/bfloat16.hpp"
@@ -20,9 +20,8 @@ struct dequantize_args {
   bfloat16* output = nullptr;
 };
 
-/// The integers q, or q · g with group scales, as BF16: exact. The channels' scales are left to whoever has
-/// the sums
-/// (`finish_rows`), as in `few_rows`.
+/// The integers q, or q · g with group scales, as BF16: exact. The channels' scales must be applied to the
+/// sums (`finish_rows`), as in `few_rows`.
 void dequantize(const stream& on, const dequantize_args& args);
 
 } // namespace troupe::kernels::cuda

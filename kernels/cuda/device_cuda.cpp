@@ -13,25 +13,24 @@ namespace troupe::kernels::cuda {
 
 namespace {
 
-// What the kernels are compiled for, and nothing older or newer: sm_90a code runs on that chip alone.
+// The compute capability that the kernels are compiled for: sm_90a code runs on no other chip.
 constexpr int compiled_major = 9;
 constexpr int compiled_minor = 0;
 
-// CUDA keeps the last error of a thread until it is asked for, and a launch is checked by asking: whoever has
-// dealt with an error forgets it, so that the next launch is not blamed.
+// CUDA keeps a thread's last error until it is read, and a launch is checked by reading it. A handled error
+// must be cleared, so that the next launch does not report it.
 void forget_error() {
   cudaGetLastError();
 }
 
-// For what is given back: if that fails, earlier work did something wrong, and whoever waits for it hears of
-// it.
+// For freeing: a failure there comes from earlier work, whose waiting caller gets the error.
 void forget_error_of(cudaError_t status) {
   if (status != cudaSuccess)
     forget_error();
 }
 
-// Errors of which CUDA says that the process must be ended and started anew, or that come from its driver or
-// its hardware: all later calls return them, too. Others are of the one call that was refused.
+// Errors after which the process must be restarted, according to CUDA, or that come from its driver or
+// hardware: all later calls return them, too. Other errors concern only the refused call.
 bool is_lasting(cudaError_t status) {
   switch (status) {
   case cudaErrorECCUncorrectable:
@@ -67,7 +66,7 @@ std::string reason_of(cudaError_t status) {
   return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
 }
 
-// Before something is given back by a thread that may never have used a device.
+// Before freeing in a thread that may never have used a device.
 void select_for_release() {
   if (const auto ordinal = thread_device::missing()) {
     forget_error_of(cudaSetDevice(*ordinal));
@@ -75,7 +74,7 @@ void select_for_release() {
   }
 }
 
-// What a thread gives back while it records a graph, which CUDA does not allow: kept until it may.
+// Frees after the recording what a thread releases while it records a graph, when CUDA does not allow it.
 class late_releases {
  public:
   late_releases() : outer_(std::exchange(of_thread(), this)) {}
@@ -125,7 +124,7 @@ device_info describe(int ordinal) {
   return info;
 }
 
-// What the runtime calls an insufficient driver is often none at all.
+// CUDA's "insufficient driver" often means that there is none.
 [[noreturn]] void refuse_driver() {
   int version = 0;
   cudaDriverGetVersion(&version);
@@ -318,7 +317,7 @@ graph graph::capture(const stream& on, const std::function<void()>& work) {
       cudaStreamEndCapture(native_of(on), &recorded);
       if (recorded != nullptr)
         cudaGraphDestroy(recorded);
-      forget_error(); // a call that was refused ends the recording with an error of its own
+      forget_error(); // a refused call ends the recording with an error of its own
       throw;
     }
     check(cudaStreamEndCapture(native_of(on), &recorded), "record a graph");
@@ -328,7 +327,7 @@ graph graph::capture(const stream& on, const std::function<void()>& work) {
   cudaGraphDestroy(recorded);
   check(status, "instantiate a graph");
   graph result(executable);
-  // Otherwise the first launch takes the device's memory for it, and fails where there is none.
+  // Otherwise the first launch would allocate the device's memory for it, and could fail.
   check(cudaGraphUpload(executable, native_of(on)), "upload a graph");
   return result;
 }

@@ -22,15 +22,15 @@ emulated_stream& native_of(const stream& s) {
   return *static_cast<emulated_stream*>(s.native());
 }
 
-// How often it was recorded, and up to which of these the work is done: whoever waits waits for the last one
-// before.
+// How often it was recorded, and up to which of these recordings the work is done; a wait refers to the last
+// recording before it.
 struct emulated_event {
   emulated_stream* on = nullptr;
   std::uint64_t recorded = 0;
   std::uint64_t done = 0;
 };
 
-// Shared with work that waits for it and may be done behind its end.
+// Shared with work that waits for it and may be done after its end.
 using shared_event = std::shared_ptr<emulated_event>;
 
 const shared_event& native_of(const event& e) {
@@ -53,10 +53,10 @@ void copy(const stream& on, void* to, const void* from, std::size_t num_bytes) {
   });
 }
 
-// About what a small graph takes of a device.
+// About the size of a small graph on a device.
 constexpr std::size_t graph_bytes = std::size_t{64} << 10;
 
-// What a graph does when it is launched, and its share of the device's memory.
+// The work of a graph at its launch, and its share of the device's memory.
 struct recorded_work {
   explicit recorded_work(const std::deque<std::function<void()>>& from) : pieces(from.begin(), from.end()) {
     emulated_memory::of_process().count(graph_bytes, "upload a graph");
@@ -70,8 +70,8 @@ struct recorded_work {
   std::vector<std::function<void()>> pieces;
 };
 
-// Whether this thread records a graph, and whether it did then what breaks a recording: what CUDA refuses
-// then is refused here.
+// Whether this thread records a graph, and whether it has broken the recording: this refuses what CUDA
+// refuses.
 thread_local bool is_recording = false;
 thread_local bool is_recording_broken = false;
 
@@ -82,7 +82,7 @@ void refuse_while_recording(const char* operation) {
 
 std::atomic<std::uint64_t> releases_without_device = 0;
 
-// What a real device does before something is given back.
+// What a real device does before anything is freed.
 void select_for_release() noexcept {
   if (!thread_device::is_selected())
     ++releases_without_device;
@@ -213,14 +213,14 @@ event::event() : native_(new shared_event(std::make_shared<emulated_event>())) {
 
 event::~event() {
   select_for_release();
-  finish(*native_of(*this)); // its stream may end before whoever waits
+  finish(*native_of(*this)); // its stream may end before the threads that wait
   delete &native_of(*this);
 }
 
 void event::record(const stream& on) {
   const auto& own = native_of(*this);
   if (own->on != &native_of(on))
-    finish(*own); // one queue at a time has marks of it
+    finish(*own); // only one queue at a time has marks of it
   own->on = &native_of(on);
   own->on->work.emplace_back([own, record = ++own->recorded] { own->done = record; });
 }

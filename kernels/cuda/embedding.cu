@@ -13,12 +13,18 @@ __global__ void __launch_bounds__(embedding_threads) embedding_kernel(embedding_
   const std::size_t token = args.tokens[row];
   TROUPE_DEVICE_CHECK(token < args.vocab);
   const float factor = args.row_scales != nullptr ? args.row_scales[token] * args.scale : args.scale;
+  const float* position = nullptr;
+  if (args.position_table != nullptr) {
+    TROUPE_DEVICE_CHECK(args.positions[row] < args.num_positions);
+    position = args.position_table + args.positions[row] * args.hidden;
+  }
   for (std::size_t i = threadIdx.x; i < args.hidden; i += embedding_threads) {
     const std::size_t at = token * args.hidden + i;
     const float x = args.type == dtype::int8
                         ? static_cast<float>(static_cast<const std::int8_t*>(args.table)[at])
                         : number_at(args.table, args.type, at);
-    args.output[row * args.hidden + i] = x * factor;
+    const float value = x * factor; // compiled without contraction
+    args.output[row * args.hidden + i] = position == nullptr ? value : value + position[i];
   }
 }
 

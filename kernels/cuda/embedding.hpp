@@ -1,4 +1,4 @@
-// Token ids to rows.
+// Looks up the embeddings of token ids.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,18 @@ struct embedding_args {
   /// [rows], below `vocab`.
   const std::uint32_t* tokens = nullptr;
   std::size_t rows = 0;
+  /// Learned positions, [num_positions, hidden], f32, dense; null: none.
+  const float* position_table = nullptr;
+  std::size_t num_positions = 0;
+  /// [rows], below `num_positions`.
+  const std::uint32_t* positions = nullptr;
   /// [rows, hidden], f32, dense.
   float* output = nullptr;
 };
 
-/// output[i] = table[tokens[i]] · scale; of int8 rows table[tokens[i]] · (row_scales[tokens[i]] · scale). The
-/// bits of `kernels::embed`.
+/// output[i] = table[tokens[i]] · scale; for int8 rows table[tokens[i]] · (row_scales[tokens[i]] · scale).
+/// With learned positions, + position_table[positions[i]], after rounding. Same bits as `kernels::embed` and
+/// `kernels::add_positions`.
 void embed(const stream& on, const embedding_args& args);
 
 } // namespace troupe::kernels::cuda

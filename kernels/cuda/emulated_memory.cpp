@@ -11,20 +11,20 @@ namespace troupe::kernels::cuda {
 
 namespace {
 
-// What nobody has written yet: a NaN in BF16 and in FP32.
+// Content of fresh memory: a NaN in BF16 and in FP32.
 constexpr int poison = 0xFF;
 
 } // namespace
 
 emulated_memory& emulated_memory::of_process() {
-  static auto& memory = *new emulated_memory; // there for whatever is given back at the process' end
+  static auto& memory = *new emulated_memory; // never destroyed: memory may be freed at the process' end
   return memory;
 }
 
 std::byte* emulated_memory::take(memory_place place, std::size_t num_bytes) {
   const auto counted = place == memory_place::device ? memory_taken_for(num_bytes) : 0;
   count(counted, allocation_text(place, num_bytes));
-  // malloc, and of just the size: the address sanitizer finds what lies beside it.
+  // malloc of exactly this size: the address sanitizer detects accesses beyond it.
   auto* data = static_cast<std::byte*>(std::malloc(num_bytes));
   if (data == nullptr) {
     discount(counted);

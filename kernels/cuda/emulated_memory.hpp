@@ -1,5 +1,4 @@
-// The memory of the emulated device: the host's, counted as a device counts its own. For
-// device_emulated.cpp only.
+// The memory of the emulated device: the host's, counted as on a device. Only for device_emulated.cpp.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +15,14 @@ class emulated_memory {
  public:
   static emulated_memory& of_process();
 
-  /// Poisoned; what is pinned is not counted. @errors device_error when there is not so much
+  /// Allocates poisoned memory; pinned memory is not counted.
+  /// @throws device_error  there is too little memory
   std::byte* take(memory_place place, std::size_t num_bytes);
   void give_back(std::byte* data) noexcept;
 
-  /// Counts what lies nowhere, as graphs do.
+  /// Counts memory without an address, such as that of graphs.
   /// @param operation  for the error
-  /// @errors device_error when there is not so much
+  /// @throws device_error  there is too little memory
   void count(std::size_t num_bytes, const std::string& operation);
   void discount(std::size_t num_bytes) noexcept;
 
@@ -34,7 +34,7 @@ class emulated_memory {
   mutable std::mutex mutex_;
   std::size_t total_ = std::size_t{64} << 30;
   std::size_t taken_ = 0;
-  std::unordered_map<const std::byte*, std::size_t> pieces_; // of the device: what each is counted as
+  std::unordered_map<const std::byte*, std::size_t> pieces_; // of the device, with their counted sizes
 };
 
 } // namespace troupe::kernels::cuda

@@ -1,4 +1,4 @@
-// The queue behind an emulated stream: for device_emulated.cpp and launch.cuh only.
+// The queue of an emulated stream; only for device_emulated.cpp and launch.cuh.
 #pragma once
 
 #include <deque>
@@ -6,11 +6,11 @@
 
 namespace troupe::kernels::cuda {
 
-/// Work that waits for somebody to wait for it.
+/// Work that is done when a thread waits for it.
 struct emulated_stream {
   std::deque<std::function<void()>> work;
 
-  /// Does the first `count` pieces of work, or all there are.
+  /// Does the first `count` pieces of work, or all.
   void do_work(std::size_t count);
 };
 

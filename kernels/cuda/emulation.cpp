@@ -29,8 +29,8 @@ constexpr unsigned most_blocks_x = 0x7FFFFFFF;
 constexpr unsigned most_blocks_yz = 65535;
 constexpr unsigned char shared_poison = 0xA5;
 
-// The meeting of a warp's lanes. Two sets of values in turn: a lane may come to the next meeting while others
-// still read the values of this one, but not to the one after.
+// The meeting of a warp's lanes. Two sets of values alternate: a lane may reach the next meeting while others
+// still read the values of this one, but not the one after.
 struct warp_meeting {
   std::uint64_t round = 0;
   std::size_t arrived = 0;
@@ -59,9 +59,9 @@ struct fiber {
   std::size_t warp = 0;
   std::size_t lane = 0;
   waits_for waiting = waits_for::nothing;
-  std::uint64_t round = 0; // which it waits to see over
+  std::uint64_t round = 0; // the round whose end it waits for
   bool ended = false;
-  std::deque<std::vector<copy>> copies{}; // groups that nobody waited for, and last the one that is gathered
+  std::deque<std::vector<copy>> copies{}; // groups not waited for, and last the one being collected
   void* fake_stack = nullptr;             // the address sanitizer's
 };
 
@@ -82,7 +82,7 @@ struct machine {
   fiber* current = nullptr;
 };
 
-// One a host thread: fibers never move between host threads.
+// One per host thread: fibers never move between host threads.
 machine& here() {
   static thread_local machine m;
   return m;
@@ -94,7 +94,7 @@ void enter_fiber_stack([[maybe_unused]] machine& m, [[maybe_unused]] fiber& f) {
 #endif
 }
 
-// Back to the scheduler; returns when the fiber is resumed.
+// Returns to the scheduler; continues when the fiber is resumed.
 void leave(machine& m, fiber& f) {
 #ifdef TROUPE_ASAN_FIBERS
   __sanitizer_start_switch_fiber(f.ended ? nullptr : &f.fake_stack, m.scheduler_stack,
@@ -216,7 +216,7 @@ void run(const char* name, dimensions grid, dimensions block, std::size_t shared
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {
         prepare(m, grid, block, {x, y, z});
-        // A fresh allocation of just the size, so that the address sanitizer knows its end.
+        // A fresh allocation of exactly this size, so that the address sanitizer knows its end.
         m.shared = std::vector<std::byte>(shared_bytes + 128, std::byte{shared_poison});
         void* start = m.shared.data();
         std::size_t room = m.shared.size();
@@ -240,7 +240,7 @@ void block_barrier() {
     ++m.block_round;
   }
   f.waiting = waits_for::block;
-  leave(m, f); // also the last to come, so that no order is favoured
+  leave(m, f); // the last thread, too, so that no order is favoured
 }
 
 const std::byte* exchange(const char* kind, const void* value, std::size_t num_bytes) {
@@ -283,12 +283,11 @@ void end_copy_group() {
 void wait_for_copies(std::size_t left) {
   auto& groups = here().current->copies;
   for (; groups.size() > left + 1; groups.pop_front())
-    for (const copy& c : groups.front()) {
+    for (const copy& c : groups.front())
       if (c.from == nullptr)
         std::memset(c.to, 0, c.num_bytes);
       else
         std::memcpy(c.to, c.from, c.num_bytes);
-    }
 }
 
 void trap(const char* message) {

@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(table_warps * 32) expert_table_kernel(expert_t
   const auto num_experts = static_cast<std::uint32_t>(args.num_experts);
   const bool for_the_left_out = expert == num_experts;
   const unsigned warp = warp_index();
-  // Each warp has a run of whole 32s.
+  // Each warp has a run of whole groups of 32.
   const std::size_t groups = (args.pairs + warp_lanes - 1) / warp_lanes;
   const std::size_t begin = groups * warp / table_warps * warp_lanes;
   const std::size_t end = groups * (warp + 1) / table_warps * warp_lanes;

@@ -1,4 +1,4 @@
-// Which (row, slot) pairs each expert has: a counting sort on the device.
+// Builds the table of each expert's (row, slot) pairs: a counting sort on the device.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace troupe::kernels::cuda {
 
-/// A pair without an expert, and the place of a pair that has none.
+/// Marks a pair without an expert, and the place of such a pair.
 inline constexpr std::uint32_t no_place = 0xffffffffU;
 
 /// Pointers are to device memory.
 struct expert_table_args {
-  /// [pairs]: row · top_k + slot goes to this expert. What is not below `num_experts` (`no_place`: a row that
-  /// has ended, a slot of padding) is left out.
+  /// [pairs]: expert of row · top_k + slot. Values that are not below `num_experts` (`no_place`: a finished
+  /// row, a slot of padding) are left out.
   const std::uint32_t* experts = nullptr;
   std::size_t pairs = 0;
   std::size_t num_experts = 0;
@@ -22,12 +22,12 @@ struct expert_table_args {
   std::uint32_t* offsets = nullptr;
   /// [pairs]: row · top_k + slot, sorted by expert, stable; written up to offsets[num_experts].
   std::uint32_t* entries = nullptr;
-  /// [pairs], or null: where a pair stands in `entries`; `no_place` for those left out.
+  /// [pairs], or null: index of a pair in `entries`; `no_place` for those left out.
   std::uint32_t* positions = nullptr;
 };
 
-/// A block an expert, and one more for those without: it counts pairs of lower experts, which is where its
-/// own begin, and then writes these in order. Reads the table twice an expert, from L2, instead of sorting a
+/// One block per expert, plus one for pairs without: it counts the pairs of lower experts, which gives its
+/// start, and then writes its own in order. Reads the table twice per expert, from L2, instead of sorting a
 /// one-hot matrix of it.
 /// @source DeepSpeed-Inference § V.C (the table); "Who Says Elephants Can't Run" § 3.3, § 3.5 (the left out)
 void build_expert_table(const stream& on, const expert_table_args& args);

@@ -50,7 +50,7 @@ void expert_pass::run(const stream& on, const arguments& args) {
       many_items_.push_back({of.expert, row, of.rows});
     } else {
       const auto at_once = static_cast<std::uint32_t>(item_rows_for(of.rows));
-      auto& items = has_many ? tiled_items_ : few_items_; // apart, so that few rows never go by tiles
+      auto& items = has_many ? tiled_items_ : few_items_; // separate, so that few rows never use tiles
       for (std::uint32_t done = 0; done < of.rows; done += at_once)
         items.push_back({of.expert, row + done, std::min(at_once, of.rows - done)});
     }
@@ -99,7 +99,8 @@ void expert_pass::run_items(const stream& on, const arguments& args, std::span<c
                      .output_stride = e.ffn,
                      .num_output_rows = rows,
                      .result = e.gated ? few_rows_result::activate_gated : few_rows_result::activate,
-                     .act = e.act});
+                     .act = e.act,
+                     .act_limit = e.act_limit});
   multiply_rows(on, {.shape = e.second_shape(),
                      .matrices = e.second,
                      .num_matrices = e.second_on_host.size(),

@@ -1,5 +1,5 @@
-// The experts' feed-forward networks over rows that lie in order of experts, in all formats. What is faster
-// with many rows is in many_row_experts.hpp.
+// The experts' feed-forward networks over rows in order of experts, in all formats. many_row_experts.hpp has
+// the faster way for many rows.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,12 @@ struct expert_set {
   std::size_t ffn = 0;
   bool gated = true;
   activation act = activation::silu;
+  float act_limit = usual_act_limit;
   /// [experts, gated: gate and up, otherwise one], [ffn, hidden] each. The table in device memory, and a copy
   /// of it on the host.
   const weight_matrix* first = nullptr;
   std::span<const weight_matrix> first_on_host;
-  /// [experts], [hidden, ffn] each, likewise.
+  /// [experts], [hidden, ffn] each; likewise with a copy on the host.
   const weight_matrix* second = nullptr;
   std::span<const weight_matrix> second_on_host;
 
@@ -36,7 +37,7 @@ struct expert_set {
   weight_shape second_shape() const { return {format, hidden, ffn}; }
 };
 
-/// Rows of one expert; those of the next follow them.
+/// Rows of one expert, followed by those of the next one.
 struct expert_rows {
   std::uint32_t expert = 0;
   /// 0 is allowed.
@@ -50,14 +51,14 @@ struct expert_pass_limits {
   std::size_t most_experts = 0;
   std::size_t hidden = 0;
   std::size_t ffn = 0;
-  /// Quantized matrices that are BF16 at one time, for many rows: bounds that memory.
+  /// Quantized matrices that are held as BF16 at a time, for many rows; bounds that memory.
   std::size_t dequantized_matrices = 8;
 };
 
-/// Experts that have many rows each.
+/// Experts with many rows each.
 struct many_row_work {
   expert_set experts;
-  /// Their rows, an item an expert: host memory, and a copy of it on the device.
+  /// Their rows, one item per expert: host memory, and a copy on the device.
   std::span<const row_item> items;
   const row_item* items_on_device = nullptr;
   /// [rows, hidden], [rows, ffn], [rows, hidden], device memory.
@@ -66,8 +67,8 @@ struct many_row_work {
   bfloat16* output = nullptr;
 };
 
-/// How they may be computed faster than by `tiled_rows`, if not batch-invariantly. The one there is needs
-/// cuBLAS, so whoever wants it brings it: `make_many_row_experts`.
+/// Computes them faster than `tiled_rows`, but not batch-invariantly. The implementation needs cuBLAS, so
+/// callers pass it in: `make_many_row_experts`.
 class many_row_experts {
  public:
   many_row_experts() = default;
@@ -75,17 +76,16 @@ class many_row_experts {
   many_row_experts(const many_row_experts&) = delete;
   many_row_experts& operator=(const many_row_experts&) = delete;
 
-  /// @errors device_error
+  /// @throws device_error
   virtual void run(const stream& on, const many_row_work& work) = 0;
 };
 
-/// Memory for passes of one after the other, and how they are made.
+/// Memory for successive passes, and their computation.
 class expert_pass {
  public:
-  /// @param many  takes the experts with more than 32 rows; null: passes are batch-invariant, a row's bits
-  /// depend
-  ///              on the row and the expert alone
-  /// @errors device_error
+  /// @param many  computes the experts with more than 32 rows; null: passes are batch-invariant (a row's bits
+  /// depend on the row and the expert alone)
+  /// @throws device_error
   explicit expert_pass(const expert_pass_limits& limits, std::unique_ptr<many_row_experts> many = nullptr);
 
   struct arguments {
@@ -98,9 +98,9 @@ class expert_pass {
     bfloat16* output = nullptr;
   };
 
-  /// For every row: down(act(gate x) · (up x)). Rows of experts with up to 32 go through `few_rows`; those of
-  /// experts with more through `many_row_experts`, where there is one, or `tiled_rows`.
-  /// @errors device_error; kernel_error when a limit is exceeded
+  /// For every row: down(act(gate x) · (up x)). Experts with up to 32 rows use `few_rows`; those with more
+  /// use `many_row_experts` if present, otherwise `tiled_rows`.
+  /// @throws device_error; kernel_error if a limit is exceeded
   void run(const stream& on, const arguments& args);
 
  private:
@@ -110,7 +110,7 @@ class expert_pass {
   expert_pass_limits limits_;
   pinned_memory host_items_;
   device_memory items_;
-  event copied_;         // the pinned items are free again
+  event copied_;         // the pinned items may be reused
   device_memory hidden_; // [most_rows, ffn]
   std::unique_ptr<many_row_experts> many_;
   std::vector<row_item> few_items_;

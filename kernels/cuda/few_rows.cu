@@ -11,24 +11,24 @@ namespace {
 
 constexpr unsigned split_warps = input_shares; // that share the inputs of a strip
 
-// Blocks that give nearly all of the 132 multiprocessors of H100 and H200 work.
+// Blocks that occupy nearly all of the 132 multiprocessors of H100 and H200.
 constexpr std::size_t enough_blocks = 112;
 
-// Strips of weights that meet each piece of the rows once it is loaded, at most. Rows come from L2 again for
-// every block, some 1.6 times as fast as weights come from memory: with 32 rows and one strip of 16 channels
-// in BF16 they would be twice the bytes of the weights, with int4 eight times.
+// Most strips of weights that use each piece of the rows once it is loaded. Every block loads the rows from
+// L2, some 1.6 times as fast as weights come from memory: with 32 rows and one strip of 16 channels they
+// would be twice the bytes of BF16 weights, and eight times those of int4.
 constexpr unsigned most_strips(weight_format format, unsigned tiles, unsigned matrices) {
   const unsigned parts = format != weight_format::int4 ? (tiles == 4 ? 4 : 2) : (tiles == 4 ? 8 : 4);
   return parts / matrices;
 }
 
-// Chunks that are loaded before the first is multiplied: 2 KiB of weights in flight for each warp and strip,
-// or 1 KiB where strips are many.
+// Chunks that are loaded before the first is multiplied: 2 KiB of weights in flight for each warp and strip;
+// 1 KiB if there are many strips.
 constexpr unsigned chunks_in_flight(weight_format format, unsigned parts) {
   return format == weight_format::bf16 || parts >= 8 ? 1 : 2;
 }
 
-// Between the rows of partial sums in shared memory: lanes that store together meet all banks.
+// Distance of rows of partial sums in shared memory: lanes that store together use all banks.
 constexpr std::size_t partial_stride = strip_channels + 4;
 
 // Adds the warps' sums of 16 channels, in order, and writes them: scale, bias, activation.
@@ -48,11 +48,11 @@ __device__ void finish_strip(const few_rows_args& args, const weight_matrix (&ma
       for (unsigned w = 1; w < split_warps; ++w)
         sums[m] += partial[w][m][r][channel];
     }
-    finish_output(args, matrix, item.first_row + r, output, sums);
+    finish_output(args, matrix, row_of(args, item, r), output, sums);
   }
 }
 
-// A block makes `Strips` times 16 output channels of one item: x = strips, y = item. Eight warps share the
+// A block computes `Strips` times 16 output channels of one item: x = strips, y = item. Eight warps share the
 // inputs.
 template <weight_format Format, unsigned Tiles, unsigned Matrices, unsigned Strips>
 __global__ void __launch_bounds__(split_warps * 32)
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(split_warps * 32)
   const unsigned lane = lane_index();
   TROUPE_DEVICE_CHECK(item.rows <= rows_of_block);
   TROUPE_DEVICE_CHECK((item.matrix + 1) * Matrices <= args.num_matrices);
-  TROUPE_DEVICE_CHECK(item.first_row + item.rows <= args.num_output_rows);
+  TROUPE_DEVICE_CHECK(row_of(args, item, item.rows - 1) < args.num_output_rows);
 
   weight_matrix matrix[Matrices];
   for (unsigned m = 0; m < Matrices; ++m)
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(split_warps * 32)
     const unsigned r = t * static_cast<unsigned>(tile_rows) + lane_row(lane);
     rows[t] = nullptr;
     if (r < item.rows) {
-      const std::size_t from =
-          args.input_rows != nullptr ? args.input_rows[item.first_row + r] : item.first_row + r;
+      const std::size_t row = row_of(args, item, r);
+      const std::size_t from = args.input_rows != nullptr ? args.input_rows[row] : row;
       TROUPE_DEVICE_CHECK(from < args.num_input_rows);
       rows[t] = args.input + from * args.input_stride;
     }
@@ -158,7 +158,7 @@ void start(const stream& on, const few_rows_args& args) {
   }
 }
 
-// As many strips a block as leave enough blocks.
+// As many strips per block as leave enough blocks.
 template <weight_format Format, unsigned Tiles, unsigned Matrices, unsigned Strips>
 void start_strips(const stream& on, const few_rows_args& args) {
   if constexpr (Strips > 1) {

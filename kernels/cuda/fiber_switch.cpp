@@ -3,8 +3,7 @@
 #include <cstdint>
 
 #ifndef TROUPE_SWAPCONTEXT
-// Keeps on the old stack what a function has to leave as it was (System V ABI), and takes it from the new
-// one.
+// Saves the callee-saved registers (System V ABI) on the old stack, and restores them from the new one.
 asm(R"(
 .text
 .type troupe_switch_stack, @function
@@ -52,7 +51,7 @@ void start_at(fiber_place& place, std::byte* stack, std::size_t stack_bytes, voi
   constexpr std::size_t saved_registers = 6;
   auto* top = reinterpret_cast<std::uintptr_t*>(reinterpret_cast<std::uintptr_t>(stack + stack_bytes)
                                                 / alignment * alignment);
-  *--top = 0; // where `entry` would return to: a function finds its stack 8 bytes off such a multiple
+  *--top = 0; // return address of `entry`: a function finds its stack 8 bytes off such a multiple
   *--top = reinterpret_cast<std::uintptr_t>(entry);
   for (std::size_t i = 0; i < saved_registers; ++i)
     *--top = 0;

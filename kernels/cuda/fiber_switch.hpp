@@ -1,7 +1,7 @@
-// From one stack to another, and back: what fibers are made of.
+// Switches between stacks, for fibers.
 //
-// On x86-64 a few instructions do it. The library's swapcontext, which serves elsewhere and under the address
-// sanitizer (which knows it), asks the kernel for the signal mask each time: ten times as slow.
+// On x86-64 a few instructions do it. Elsewhere, and under the address sanitizer (which knows it), the
+// library's swapcontext is used; it asks the kernel for the signal mask each time, and is ten times as slow.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace troupe::kernels::cuda::emulation {
 
-/// Where a fiber, or the thread that runs fibers, goes on.
+/// Where a fiber, or the thread that runs fibers, continues.
 struct fiber_place {
 #ifdef TROUPE_SWAPCONTEXT
   ucontext_t context{};
@@ -29,10 +29,10 @@ struct fiber_place {
 #endif
 };
 
-/// `entry` on a stack of its own; it must never return.
+/// Prepares `entry` on a stack of its own; it must never return.
 void start_at(fiber_place& place, std::byte* stack, std::size_t stack_bytes, void (*entry)());
 
-/// Leaves the running stack, to go on there once somebody switches to `from`.
+/// Leaves the running stack; continues there after a switch to `from`.
 void switch_fiber(fiber_place& from, fiber_place& to);
 
 } // namespace troupe::kernels::cuda::emulation

@@ -1,4 +1,4 @@
-// What becomes of a product's sums: scale, bias, activation, and where they go.
+// Finishes a product's sums: scale, bias, activation, and the store.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace troupe::kernels::cuda {
 
-/// Finishes one output of one row and writes it.
+/// Finishes one output of one row and stores it.
 /// @param row   of the output
 /// @param sums  of the item's matrix, or of its gate and up
 template <unsigned Matrices>
@@ -27,14 +27,16 @@ __device__ inline void finish_output(const few_rows_args& args, const weight_mat
   }
   float y = value[0];
   if constexpr (Matrices == 2)
-    y = activated(args.act, value[0]) * value[1];
+    y = activated(args.act, value[0], args.act_limit) * gated_up(args.act, value[1], args.act_limit);
   else if (args.result == few_rows_result::activate)
-    y = activated(args.act, y);
+    y = activated(args.act, y, args.act_limit);
+  else if (args.result == few_rows_result::replace && args.divisor != 1.0F)
+    y /= args.divisor;
   const std::size_t to = row * args.output_stride + output;
   if (args.output_type == dtype::bf16)
     static_cast<bfloat16*>(args.output)[to] = round_bf16(y);
   else if (args.result == few_rows_result::add)
-    static_cast<float*>(args.output)[to] += y;
+    static_cast<float*>(args.output)[to] = fmaf(args.factor, y, static_cast<float*>(args.output)[to]);
   else
     static_cast<float*>(args.output)[to] = y;
 }

@@ -11,7 +11,7 @@ constexpr unsigned finish_threads = 256;
 
 constexpr std::uint32_t no_matrix = 0xffffffffU;
 
-// The matrix of a row: of the last item that begins at or before it, if that has the row.
+// The matrix of a row: of the last item that begins at or before it, if that contains the row.
 __device__ std::uint32_t matrix_of(const finish_rows_args& args, std::size_t row) {
   if (args.items == nullptr)
     return 0;
@@ -50,9 +50,10 @@ __global__ void __launch_bounds__(finish_threads) finish_rows_kernel(finish_rows
   const std::size_t at = row * args.cols + column;
   float y = finished(matrix[0], number_at(args.sums, args.sums_type, at), column);
   if (args.result == few_rows_result::activate || gated)
-    y = activated(args.act, y);
+    y = activated(args.act, y, args.act_limit);
   if (gated)
-    y *= finished(matrix[1], number_at(args.up_sums, args.sums_type, at), column);
+    y *= gated_up(args.act, finished(matrix[1], number_at(args.up_sums, args.sums_type, at), column),
+                  args.act_limit);
   if (args.result == few_rows_result::add)
     y += number_at(args.output, args.output_type, at);
   set_number(args.output, args.output_type, at, y);

@@ -1,10 +1,10 @@
-// Which weight and which activation a lane holds when a warp multiplies on the tensor cores.
+// Which weight and activation each lane holds when a warp multiplies on the tensor cores.
 //
 // The instruction is mma.m16n8k16 (PTX): 16 output channels of weights times 8 rows of activations, 16 inputs
-// at a time. Weights are the left operand: with few rows the 16 would be mostly empty on the other side. A
-// sum over inputs does not care which inputs come in which step, as long as weights and activations agree, so
-// a chunk of 64 inputs (four steps) is dealt out such that each lane holds runs of 8 neighbours, 16 bytes of
-// BF16: what one load fetches.
+// at a time. Weights are the left operand: on the other side, few rows would leave most of the 16 empty. A
+// sum over inputs does not depend on which inputs come in which step, if weights and activations agree. So a
+// chunk of 64 inputs (four steps) is distributed such that each lane holds runs of 8 adjacent inputs, 16
+// bytes of BF16: one load.
 //
 //   lane        = 4 g + c     g: 0 … 7, c: 0 … 3
 //   channels    g and g + 8 of a strip of 16
@@ -20,20 +20,20 @@
 
 namespace troupe::kernels::cuda {
 
-/// Output channels of a strip: what one warp works on.
+/// Output channels of a strip: the work of one warp.
 inline constexpr std::size_t strip_channels = 16;
 
 /// Inputs of a chunk: four steps of the instruction.
 inline constexpr std::size_t chunk_inputs = 64;
 inline constexpr unsigned chunk_steps = 4;
 
-/// Rows of activations that one instruction takes.
+/// Rows of activations of one instruction.
 inline constexpr std::size_t tile_rows = 8;
 
-/// Neighbouring inputs that a lane holds: one load of BF16.
+/// Adjacent inputs of a lane: one load of BF16.
 inline constexpr std::size_t lane_run = 8;
 
-/// The channel of a strip that a lane has in its lower (0) or upper (1) half.
+/// The strip's channel in a lane's lower (0) or upper (1) half.
 TROUPE_BOTH constexpr unsigned lane_channel(unsigned lane, unsigned upper) {
   return lane / 4 + 8 * upper;
 }
@@ -43,7 +43,7 @@ TROUPE_BOTH constexpr unsigned lane_input(unsigned lane, unsigned half) {
   return 32 * half + 8 * (lane % 4);
 }
 
-/// The row that a lane loads activations of.
+/// The row whose activations a lane loads.
 TROUPE_BOTH constexpr unsigned lane_row(unsigned lane) {
   return lane / 4;
 }
@@ -57,7 +57,7 @@ TROUPE_BOTH constexpr unsigned result_row(unsigned lane, unsigned i) {
   return 2 * (lane % 4) + i % 2;
 }
 
-/// Where a weight lies: in which strip and chunk, with which lane, and as which of its runs' elements.
+/// Place of a weight: its strip, chunk and lane, and its index in one of the lane's runs.
 struct weight_place {
   std::size_t strip;
   std::size_t chunk;
@@ -78,7 +78,7 @@ TROUPE_BOTH constexpr weight_place place_of(std::size_t output, std::size_t inpu
           k % 8};
 }
 
-/// Step of the instruction that takes element `index` of run `half`, and the pair of inputs in it (0 or 1).
+/// Step of the instruction that uses element `index` of run `half`, and the pair of inputs in it (0 or 1).
 TROUPE_BOTH constexpr unsigned step_of(unsigned half, unsigned index) {
   return 2 * half + index / 4;
 }

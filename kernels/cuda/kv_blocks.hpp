@@ -1,4 +1,4 @@
-// Copies of KV blocks on the device.
+// Copies KV blocks on the device.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ struct copy_blocks_args {
   std::size_t num_copies = 0;
 };
 
-/// Copies blocks in every layer: for forked sequences. To and from pinned memory a block goes with the
-/// stream's own copies, `kv_layer::block_bytes` of each layer.
+/// Copies blocks in every layer, for forked sequences. To and from pinned memory use the stream's own copies,
+/// `kv_layer::block_bytes` of each layer.
 void copy_blocks(const stream& on, const copy_blocks_args& args);
 
 } // namespace troupe::kernels::cuda

@@ -1,9 +1,9 @@
-// Keys and values of one KV head on their way through a block's shared memory, 32 tokens at a time.
+// Moves keys and values of one KV head through a block's shared memory, 32 tokens at a time.
 //
-// A ring of chunks: while one is multiplied, the next two are copied by cp.async, up to 32 KiB a block for
+// A ring of chunks: while one is multiplied, the next two are copied by cp.async, up to 32 KiB per block for
 // heads of 128 dimensions in BF16. Rows are padded by 16 bytes, so that the eight rows of a matrix that
-// ldmatrix loads lie in different banks. int8 chunks come as they are stored and are widened to BF16,
-// exactly, when their turn comes.
+// ldmatrix loads are in different banks. int8 chunks are copied unchanged and widened to BF16, exactly, when
+// they are used.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ namespace troupe::kernels::cuda {
 
 inline constexpr unsigned chunk_keys = 32;
 inline constexpr unsigned chunk_stages = 3; // of the ring
-inline constexpr unsigned piece_dims = 8;   // that one copy brings
+inline constexpr unsigned piece_dims = 8;   // of one copy
 
-/// A chunk as the tensor cores take it.
+/// A chunk in the layout of the tensor cores.
 template <unsigned Dims>
 struct bf16_chunk {
   static constexpr unsigned stride = Dims + 8;
@@ -30,7 +30,7 @@ struct bf16_chunk {
   alignas(16) bfloat16 values[chunk_keys][stride];
 };
 
-/// A chunk of an int8 cache as it is stored.
+/// A chunk of an int8 cache as stored.
 template <unsigned Dims>
 struct int8_chunk {
   alignas(16) std::int8_t keys[chunk_keys][Dims];
@@ -39,7 +39,7 @@ struct int8_chunk {
   float value_scales[chunk_keys];
 };
 
-/// What a block holds in shared memory for keys of `Dims` dimensions (64, 128 or 256; heads may have fewer).
+/// A block's shared memory for keys of `Dims` dimensions (64, 128 or 256; heads may have fewer).
 template <unsigned Dims, bool IsInt8>
 struct kv_ring;
 
@@ -54,17 +54,32 @@ struct kv_ring<Dims, true> {
   bf16_chunk<Dims> widened;
 };
 
-/// Which keys a block loads: of one sequence and one KV head.
+/// The keys that a block loads: of one sequence and one KV head.
 struct kv_range {
   const std::uint32_t* table = nullptr; ///< block of each block_tokens positions
   std::size_t kv_head = 0;
-  std::uint32_t first = 0; ///< zeros are taken for positions below, and for `end` and above
+  std::uint32_t first = 0; ///< positions below it, and from `end` on, are read as zeros
   std::uint32_t end = 0;
   unsigned block_shift = 0; ///< log2 of block_tokens
+
+  /// For a position that is not wanted, the nearest wanted one: its address serves without branches, so that
+  /// the table's entries are loaded in parallel, and is not read.
+  __device__ std::uint32_t nearest(std::uint32_t key) const {
+    const std::uint32_t from = key > first ? key : first;
+    return from < end ? from : end - 1;
+  }
+
+  __device__ std::uint32_t token_of(std::uint32_t key) const { return key & ((1U << block_shift) - 1); }
+
+  const __device__ std::byte* block_of(const kv_layer& cache, std::uint32_t key) const {
+    const std::uint32_t block = table[key >> block_shift];
+    TROUPE_DEVICE_CHECK(block < cache.blocks);
+    return cache.data + block * cache.block_bytes();
+  }
 };
 
-/// Begins to copy positions chunk to chunk + 31, as one piece of work of all `Threads` threads of the block;
-/// what lies beyond the head's dimensions becomes 0.
+/// Starts copying positions chunk to chunk + 31, by all `Threads` threads of the block together; what is
+/// beyond the head's dimensions becomes 0.
 template <unsigned Threads, unsigned Dims, bool IsInt8>
 __device__ void fetch_chunk(const kv_layer& cache, const kv_range& range, std::uint32_t chunk, unsigned stage,
                             kv_ring<Dims, IsInt8>& ring) {
@@ -72,40 +87,29 @@ __device__ void fetch_chunk(const kv_layer& cache, const kv_range& range, std::u
   static_assert(chunk_keys * pieces % Threads == 0);
   constexpr unsigned piece_bytes = IsInt8 ? piece_dims : piece_dims * sizeof(bfloat16);
   auto& to = ring.stages[stage];
-  // Nothing branches, so that the table's entries are loaded side by side: for a position that is not wanted,
-  // the nearest one that is gives an address, which is not read.
-  const auto nearest = [&](std::uint32_t key) {
-    const std::uint32_t from = key > range.first ? key : range.first;
-    return from < range.end ? from : range.end - 1;
-  };
-  const auto block_of = [&](std::uint32_t key) {
-    const std::uint32_t block = range.table[key >> range.block_shift];
-    TROUPE_DEVICE_CHECK(block < cache.blocks);
-    return cache.data + block * cache.block_bytes();
-  };
-  const auto token_of = [&](std::uint32_t key) { return key & ((1U << range.block_shift) - 1); };
   const std::size_t to_value = cache.value_in_block(0, 0);
   TROUPE_UNROLL
   for (unsigned round = 0; round < chunk_keys * pieces / Threads; ++round) {
     const unsigned i = round * Threads + threadIdx.x;
     const unsigned k = i / pieces;
     const unsigned dim = i % pieces * piece_dims;
-    const std::uint32_t key = nearest(chunk + k);
+    const std::uint32_t key = range.nearest(chunk + k);
     const bool wanted = key == chunk + k && dim < cache.head_dim;
-    const std::byte* at = block_of(key) + cache.key_in_block(token_of(key), range.kv_head)
+    const std::byte* at = range.block_of(cache, key) + cache.key_in_block(range.token_of(key), range.kv_head)
                           + (wanted ? dim * (piece_bytes / piece_dims) : 0);
     copy_async<piece_bytes>(&to.keys[k][dim], at, wanted);
     copy_async<piece_bytes>(&to.values[k][dim], at + to_value, wanted);
   }
   if constexpr (IsInt8) {
     if (threadIdx.x < chunk_keys) {
-      const std::uint32_t key = nearest(chunk + threadIdx.x);
+      const std::uint32_t key = range.nearest(chunk + threadIdx.x);
       const bool wanted = key == chunk + threadIdx.x;
-      const std::byte* block = block_of(key);
+      const std::byte* block = range.block_of(cache, key);
       copy_async<sizeof(float)>(&to.key_scales[threadIdx.x],
-                                block + cache.key_scale_in_block(token_of(key), range.kv_head), wanted);
+                                block + cache.key_scale_in_block(range.token_of(key), range.kv_head), wanted);
       copy_async<sizeof(float)>(&to.value_scales[threadIdx.x],
-                                block + cache.value_scale_in_block(token_of(key), range.kv_head), wanted);
+                                block + cache.value_scale_in_block(range.token_of(key), range.kv_head),
+                                wanted);
     }
   }
 }
@@ -118,7 +122,7 @@ __device__ inline void widen_piece(const std::int8_t* from, bfloat16* to) {
   *reinterpret_cast<bits128*>(to) = {{lower.word[0], lower.word[1], upper.word[0], upper.word[1]}};
 }
 
-/// An int8 chunk to BF16, by all threads of the block.
+/// Converts an int8 chunk to BF16, by all threads of the block.
 template <unsigned Threads, unsigned Dims>
 __device__ void widen_chunk(const int8_chunk<Dims>& from, bf16_chunk<Dims>& to) {
   constexpr unsigned pieces = Dims / piece_dims;

@@ -1,4 +1,4 @@
-// Where keys and values of past tokens lie in device memory.
+// The layout of keys and values of past tokens in device memory.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,28 @@
 
 namespace troupe::kernels::cuda {
 
-/// One layer's blocks: [block]{keys [kv_head][token][head_dim], values likewise, with int8 scales of the keys
-/// [kv_head][token] and of the values, f32}. A token's head is contiguous, so that a warp reads some of them
-/// with 16-byte loads; a block is contiguous, so that it is copied, or swapped to pinned memory, as one
-/// piece.
+/// One layer's blocks: [block]{keys [kv_head][token][head_dim], values likewise; with int8, scales of the
+/// keys [kv_head][token] and of the values, f32}. A token's head is contiguous, so that a warp reads it with
+/// 16-byte loads. A block is contiguous, so that it is copied, or swapped to pinned memory, as one piece. A
+/// latent layer has keys only: a value is where its key begins.
 struct kv_layer {
   std::byte* data = nullptr;
   std::size_t blocks = 0;
   /// 16 or 32.
   std::size_t block_tokens = 16;
   std::size_t kv_heads = 0;
-  /// 8 to 256, a multiple of 8.
+  /// Numbers of a key: 8 to 256, latent 8 to 640, a multiple of 8.
   std::size_t head_dim = 0;
-  /// bf16, or int8 with a scale for each token and head: max |x| / 127, integers rounded to nearest even.
+  /// bf16, or int8 with a scale per token and head: max |x| / 127, integers rounded to nearest even.
   dtype type = dtype::bf16;
+  /// Not 0: the layer is latent (kv_cache.hpp), in bf16, and a value is the first `value_dim` numbers of its
+  /// key, 8 to 512, a multiple of 8.
+  std::size_t value_dim = 0;
+
+  TROUPE_BOTH constexpr bool is_latent() const { return value_dim != 0; }
+
+  /// Numbers of a value.
+  TROUPE_BOTH constexpr std::size_t value_width() const { return is_latent() ? value_dim : head_dim; }
 
   TROUPE_BOTH constexpr std::size_t head_bytes() const {
     return type == dtype::int8 ? head_dim : 2 * head_dim;
@@ -31,19 +39,19 @@ struct kv_layer {
   TROUPE_BOTH constexpr std::size_t scale_bytes() const { return type == dtype::int8 ? sizeof(float) : 0; }
 
   TROUPE_BOTH constexpr std::size_t block_bytes() const {
-    return 2 * kv_heads * block_tokens * (head_bytes() + scale_bytes());
+    return (is_latent() ? 1 : 2) * kv_heads * block_tokens * (head_bytes() + scale_bytes());
   }
 
-  /// Of token `token` of a block: first byte of its key of one head, from the begin of the block.
+  /// First byte of the key of token `token` in one head, from the start of its block.
   TROUPE_BOTH constexpr std::size_t key_in_block(std::size_t token, std::size_t kv_head) const {
     return (kv_head * block_tokens + token) * head_bytes();
   }
 
   TROUPE_BOTH constexpr std::size_t value_in_block(std::size_t token, std::size_t kv_head) const {
-    return key_in_block(token, kv_heads + kv_head);
+    return key_in_block(token, is_latent() ? kv_head : kv_heads + kv_head);
   }
 
-  /// Of its key's scale, and its value's.
+  /// The same for the scales of its key and value.
   TROUPE_BOTH constexpr std::size_t key_scale_in_block(std::size_t token, std::size_t kv_head) const {
     return 2 * kv_heads * block_tokens * head_bytes() + (kv_head * block_tokens + token) * sizeof(float);
   }
@@ -52,7 +60,7 @@ struct kv_layer {
     return key_scale_in_block(token, kv_heads + kv_head);
   }
 
-  /// The same of token `slot` (block · block_tokens + token of the block), from the begin of the layer.
+  /// The same for token `slot` (block · block_tokens + token in the block), from the start of the layer.
   TROUPE_BOTH constexpr std::size_t key_offset(std::size_t slot, std::size_t kv_head) const {
     return slot / block_tokens * block_bytes() + key_in_block(slot % block_tokens, kv_head);
   }

@@ -11,8 +11,8 @@
 
 namespace troupe::kernels::cuda {
 
-/// Filled from device memory (`load`) or from what lies in shared memory; `step` makes them BF16, a step of
-/// the instruction at a time, as its left operand.
+/// Filled from device memory (`load`) or from shared memory; `step` converts them to BF16, one step of the
+/// instruction at a time, as its left operand.
 template <weight_format Format>
 struct lane_weights;
 

@@ -1,4 +1,4 @@
-// How kernels are started, for nvcc and for the emulation; included by the .cu files only.
+// Launches kernels, for nvcc and for the emulation; included only by the .cu files.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@
 #  define gridDim (::troupe::kernels::cuda::emulation::place().grid_size)
 #endif
 
-// Checks what a kernel is about to index with, in debug builds and in the emulation: a wrong index stops the
-// kernel with its place instead of reading somewhere else.
+// Checks an index in a kernel, in debug builds and in the emulation: a wrong index stops the kernel with its
+// place instead of reading other memory.
 #if !defined(__CUDACC__)
 #  define TROUPE_DEVICE_CHECK(holds)                                                                         \
     do {                                                                                                     \
@@ -56,15 +56,15 @@ namespace troupe::kernels::cuda {
 /// CUDA's limit for the second and third dimension of a grid.
 inline constexpr std::size_t most_grid_yz = 65535;
 
-/// What static and dynamic shared memory of a block may come to together without more being asked for.
+/// Static and dynamic shared memory that a block may have together without a request for more.
 inline constexpr std::size_t shared_bytes_always_allowed = std::size_t{48} << 10;
 
-/// Whether a kernel's blocks take more than that; static memory alone never does.
+/// Whether a kernel's blocks need more than that; static memory alone never does.
 constexpr bool needs_more_shared(std::size_t static_bytes, std::size_t dynamic_bytes) {
   return dynamic_bytes != 0 && static_bytes + dynamic_bytes > shared_bytes_always_allowed;
 }
 
-/// Blocks (x grows without limit; y and z up to `most_grid_yz`), threads of a block, dynamic shared memory.
+/// Blocks (x is unlimited; y and z up to `most_grid_yz`), threads per block, dynamic shared memory.
 struct launch_shape {
   std::size_t blocks_x = 1;
   std::size_t blocks_y = 1;
@@ -73,9 +73,9 @@ struct launch_shape {
   std::size_t shared_bytes = 0;
 };
 
-/// Gives a kernel to a stream; nothing where a dimension of the grid is 0.
+/// Enqueues a kernel on a stream; does nothing if a dimension of the grid is 0.
 /// @param name  of the op, for errors
-/// @errors device_error
+/// @throws device_error
 template <class... Parameters, class... Arguments>
 void launch(const char* name, const stream& on, const launch_shape& shape, void (*kernel)(Parameters...),
             const Arguments&... arguments) {

@@ -11,7 +11,7 @@ namespace {
 constexpr unsigned sum_threads = 512;
 constexpr unsigned sum_warps = sum_threads / warp_lanes;
 
-// Tokens that are summed in FP32 before they are added in double: 16 lanes, each every 16th of them.
+// Tokens that are summed in FP32 before they are added in double, in 16 lanes.
 constexpr std::size_t group_tokens = 256;
 constexpr unsigned group_lanes = 16;
 constexpr unsigned group_steps = group_tokens / group_lanes;
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(sum_threads) logit_sums_kernel(logit_sums_args
   const std::size_t groups = (args.vocab + group_tokens - 1) / group_tokens;
   const unsigned half = lane_index() / group_lanes;
   const unsigned lane = lane_index() % group_lanes;
-  // Two groups a warp at a time.
+  // Two groups per warp at a time.
   for (std::size_t first = warp_index() * 2; first < groups; first += std::size_t{sum_warps} * 2) {
     const std::size_t group = first + half;
     float logits[group_steps];

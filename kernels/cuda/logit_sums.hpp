@@ -1,4 +1,4 @@
-// What every logprob of a row needs: its best logit, and the sum of all tokens' shares.
+// The common values of a row's logprobs: its best logit, and the sum of all tokens' shares.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ struct logit_sums_args {
   std::size_t vocab = 0;
   /// [rows].
   float* best = nullptr;
-  /// [rows]: Σ e^(logit − best), added as the CPU's `kernel_table::exp_sum` does: the same bits.
+  /// [rows]: Σ e^(logit − best), with the bits of the CPU's `kernel_table::exp_sum`.
   double* sums = nullptr;
 };
 
-/// @errors device_error
+/// @throws device_error
 void logit_sums(const stream& on, const logit_sums_args& args);
 
 } // namespace troupe::kernels::cuda

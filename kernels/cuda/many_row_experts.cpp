@@ -19,7 +19,7 @@ class grouped_products final : public many_row_experts {
   void run(const stream& on, const many_row_work& work) override;
 
  private:
-  // Taken when the first work comes.
+  // Allocated for the first work.
   struct memory {
     explicit memory(const expert_pass_limits& limits)
         : products(limits.most_experts),
@@ -29,7 +29,7 @@ class grouped_products final : public many_row_experts {
     many_rows products;
     device_memory gates;       // [most_rows, ffn]
     device_memory ups;         // [most_rows, ffn]
-    device_memory dequantized; // [dequantized_matrices, ffn · hidden]; where weights are quantized
+    device_memory dequantized; // [dequantized_matrices, ffn · hidden]; for quantized weights
   };
 
   void run_part(const stream& on, const many_row_work& work);
@@ -58,7 +58,7 @@ void grouped_products::run(const stream& on, const many_row_work& work) {
   }
 }
 
-// The matrix `first` as BF16: as it is, or made so in place `place` of the memory for that.
+// The matrix `first` as BF16: unchanged, or converted at index `place` of the memory for that.
 const bfloat16* grouped_products::weights_of(const stream& on, const weight_shape& shape,
                                              const weight_matrix* on_device,
                                              std::span<const weight_matrix> on_host, std::size_t first,
@@ -101,7 +101,8 @@ void grouped_products::run_part(const stream& on, const many_row_work& work) {
                           .items = work.items_on_device,
                           .num_items = items.size(),
                           .result = e.gated ? few_rows_result::activate_gated : few_rows_result::activate,
-                          .act = e.act};
+                          .act = e.act,
+                          .act_limit = e.act_limit};
   const many_rows_args into{.outputs = e.ffn, .inputs = e.hidden, .input = work.input};
   many_rows_args gates = into;
   gates.output = memory_->gates.data();

@@ -1,4 +1,4 @@
-// Products of many rows with BF16 weights: cuBLAS's, which does them well.
+// Products of many rows with BF16 weights, by cuBLAS.
 #pragma once
 
 #include <cstddef>
@@ -32,27 +32,27 @@ struct many_rows_args {
   dtype output_type = dtype::bf16;
 };
 
-/// A handle of cuBLAS with its workspace. One thread and one stream at a time. The emulation multiplies
-/// plainly.
+/// A cuBLAS handle with its workspace, for one thread and one stream at a time. The emulation multiplies in a
+/// plain loop.
 class many_rows {
  public:
   /// @param most_groups  of a grouped product
-  /// @errors device_error
+  /// @throws device_error
   explicit many_rows(std::size_t most_groups);
   ~many_rows();
   many_rows(const many_rows&) = delete;
   many_rows& operator=(const many_rows&) = delete;
 
-  /// y = x Wᵀ, or with `add` y = y + x Wᵀ (f32 only). Sums in FP32; the order is cuBLAS's and may depend on
+  /// y = x Wᵀ, or with `add` y = y + x Wᵀ (f32 only). Sums in FP32. Their order is cuBLAS's and may depend on
   /// the number of rows, so the batch-invariant mode uses `few_rows` instead.
-  /// @errors device_error
+  /// @throws device_error
   void multiply(const stream& on, const many_rows_args& args, const bfloat16* weights, std::size_t rows,
                 bool add);
 
   /// The same for rows of several matrices of one shape in one launch (cublasGemmGroupedBatchedEx). Copies
-  /// pointers from pinned memory of its own, so this cannot be recorded into a graph.
-  /// @param groups  host memory, at most `most_groups`; free when this returns
-  /// @errors device_error
+  /// pointers from its own pinned memory, so it cannot be recorded into a graph.
+  /// @param groups  host memory, at most `most_groups`; may be freed after the call
+  /// @throws device_error
   void multiply_groups(const stream& on, const many_rows_args& args, std::span<const row_group> groups);
 
  private:

@@ -10,18 +10,18 @@ namespace troupe::kernels::cuda {
 
 namespace {
 
-// NVIDIA's recommendation for Hopper (cuBLAS manual, cublasSetWorkspace). One's own workspace, so that
-// results do not depend on what other streams do, and products can be recorded into graphs.
+// NVIDIA's recommendation for Hopper (cuBLAS manual, cublasSetWorkspace). With our own workspace, results do
+// not depend on other streams, and products can be recorded into graphs.
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
-// Grouped products whose pointers wait in pinned memory at one time: with so many given and none begun, the
-// host waits.
+// Grouped products whose pointers wait in pinned memory at a time: if all are enqueued and none has begun,
+// the host waits.
 constexpr std::size_t ring_slots = 16;
 
 void check(cublasStatus_t status, const char* operation) {
   if (status == CUBLAS_STATUS_SUCCESS)
     return;
-  cuda::check(cudaGetLastError(), operation); // what CUDA answered cuBLAS says more, where there is anything
+  cuda::check(cudaGetLastError(), operation); // CUDA's error, if any, says more than cuBLAS's
   throw device_error(operation, cublasGetStatusString(status));
 }
 
@@ -45,7 +45,7 @@ struct many_rows::state {
   // [3, most_groups]: pointers to weights, inputs, outputs of groups; on the host [ring_slots] of that.
   pinned_memory host_pointers;
   device_memory device_pointers;
-  event copied[ring_slots]; // the slot's pointers are free again
+  event copied[ring_slots]; // the slot's pointers may be reused
   std::size_t slot = 0;
   std::vector<cublasOperation_t> transposed;
   std::vector<cublasOperation_t> plain;
@@ -69,7 +69,7 @@ struct many_rows::state {
         alphas(groups, 1.0F),
         betas(groups, 0.0F) {
     check(cublasCreate(&handle), "create a cuBLAS handle");
-    // Parts of a sum that is split are added in FP32, too.
+    // Parts of a split sum are added in FP32, too.
     check(cublasSetMathMode(handle,
                             static_cast<cublasMath_t>(
                                 static_cast<unsigned>(CUBLAS_DEFAULT_MATH)

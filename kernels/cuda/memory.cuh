@@ -1,4 +1,4 @@
-// Loads of 16 bytes and what caches are told about them.
+// Loads of 16 bytes with cache hints.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include "kernels/cuda/bits.hpp"
 #include "kernels/cuda/launch.cuh"
 
-// Registers must be indexed by constants: loops over arrays of them have to be unrolled.
+// Registers must be indexed by constants: loops over register arrays must be unrolled.
 #if defined(__CUDACC__)
 #  define TROUPE_UNROLL _Pragma("unroll")
 #else
@@ -16,7 +16,7 @@
 
 namespace troupe::kernels::cuda {
 
-/// 16 bytes, aligned, that nobody writes during the kernel and that are not needed again: weights.
+/// 16 bytes, aligned, that are not written during the kernel and not needed again: weights.
 __device__ inline bits128 load_once(const void* from) {
 #if defined(__CUDACC__)
   bits128 value;
@@ -29,7 +29,7 @@ __device__ inline bits128 load_once(const void* from) {
 #endif
 }
 
-/// 16 bytes, aligned, that nobody writes during the kernel and that other threads want too: activations.
+/// 16 bytes, aligned, that are not written during the kernel and that other threads need, too: activations.
 __device__ inline bits128 load_again(const void* from) {
 #if defined(__CUDACC__)
   bits128 value;

@@ -1,12 +1,12 @@
-// What a thread holds that records a graph, or takes or gives back memory: CUDA may refuse the one while
-// another thread does the other.
+// The lock of a thread that records a graph, or allocates or frees memory: CUDA may refuse one during the
+// other in another thread.
 #pragma once
 
 #include <mutex>
 
 namespace troupe::kernels::cuda {
 
-/// Recursive, so that a recording that tries to take memory is refused instead of waiting for itself.
+/// Recursive, so that a recording that tries to allocate memory is refused instead of waiting for itself.
 inline std::recursive_mutex& memory_lock() {
   static std::recursive_mutex lock;
   return lock;

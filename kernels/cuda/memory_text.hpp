@@ -1,4 +1,4 @@
-// Words about memory in errors of the real and the emulated device.
+// Texts about memory in errors of the real and the emulated device.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline std::string allocation_text(memory_place place, std::size_t num_bytes) {
          + (place == memory_place::device ? " on the device" : " of pinned memory");
 }
 
-/// What there is.
+/// The available memory.
 inline std::string room_text(const memory_room& room) {
   return std::to_string(room.free_bytes >> 20) + " of the device's " + std::to_string(room.total_bytes >> 20)
          + " MiB are free";

@@ -1,4 +1,4 @@
-// The tensor cores' product of a warp.
+// A warp's product on the tensor cores.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace troupe::kernels::cuda {
 
 #if !defined(__CUDACC__)
-// The rows that the lanes of a warp name.
+// The rows given by the lanes of a warp.
 class emulated_matrices {
  public:
   emulated_matrices(const char* kind, const bfloat16* row) {
@@ -67,9 +67,9 @@ __device__ inline void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4]
 #endif
 }
 
-/// Four matrices of 8 × 8 BF16 from shared memory, as operands of `multiply_add` lie: lane 4 g + c gets
-/// elements 2c and 2c + 1 of row g of each (ldmatrix, PTX manual).
-/// @param row  16 bytes, aligned: lane l names row l mod 8 of matrix l / 8
+/// Loads four matrices of 8 × 8 BF16 from shared memory in the layout of `multiply_add`'s operands: lane 4 g
+/// + c gets elements 2c and 2c + 1 of row g of each (ldmatrix, PTX manual).
+/// @param row  16 bytes, aligned: lane l gives row l mod 8 of matrix l / 8
 __device__ inline void load_matrices(const bfloat16* row, std::uint32_t (&to)[4]) {
 #if defined(__CUDACC__)
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
@@ -85,7 +85,7 @@ __device__ inline void load_matrices(const bfloat16* row, std::uint32_t (&to)[4]
 #endif
 }
 
-/// The same of the transposed matrices: elements g of rows 2c and 2c + 1.
+/// The same for the transposed matrices: elements g of rows 2c and 2c + 1.
 __device__ inline void load_transposed(const bfloat16* row, std::uint32_t (&to)[4]) {
 #if defined(__CUDACC__)
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));

@@ -27,7 +27,7 @@ class library {
   }
 
  private:
-  void* handle_; // for good: NCCL has threads
+  void* handle_; // never closed: NCCL has threads
 };
 
 nccl_api load() {

@@ -1,4 +1,4 @@
-// The functions of NCCL that collectives use, found when the program runs: it starts where there is no NCCL.
+// The functions of NCCL for collectives, loaded at run time: the program also starts without NCCL.
 #pragma once
 
 #include <nccl.h>
@@ -22,7 +22,8 @@ struct nccl_api {
   decltype(&ncclRecv) receive = nullptr;
 };
 
-/// Loads libnccl.so.2 once. @errors collective_error: it is not there, or lacks a function
+/// Loads libnccl.so.2 once.
+/// @throws collective_error  it is missing, or lacks a function
 const nccl_api& loaded_nccl();
 
 } // namespace troupe::kernels::cuda

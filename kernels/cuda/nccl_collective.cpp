@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// NCCL tells by no event that it is ready, or that a peer is gone: it is asked so often.
+// Polling period: NCCL has no event for being ready, or for a lost peer.
 constexpr std::chrono::microseconds ask_again{50};
 
 ncclDataType_t type_of(dtype type) {
@@ -35,7 +35,7 @@ class nccl_collective final : public collective {
     static_assert(sizeof id == sizeof config.group);
     std::memcpy(&id, config.group.data(), sizeof id);
     ncclConfig_t settings = NCCL_CONFIG_INITIALIZER;
-    settings.blocking = 0; // calls return, and waits are ours
+    settings.blocking = 0; // calls return, and waiting is done here
     settle(nccl_.init_rank(&group_, static_cast<int>(config.num_ranks), id, static_cast<int>(config.rank),
                            &settings),
            "join");
@@ -91,7 +91,7 @@ class nccl_collective final : public collective {
         if (is_taken())
           result = nccl_.receive(all + r * num_bytes, num_bytes, ncclUint8, peer, group_, stream_of());
       }
-      const auto ended = nccl_.group_end(); // also where one of them failed: the group of calls is open
+      const auto ended = nccl_.group_end(); // even if a call failed: the group of calls is open
       return is_taken() ? ended : result;
     });
   }
@@ -109,7 +109,7 @@ class nccl_collective final : public collective {
           break_up("wait", "the others have not come so far in time");
         std::this_thread::sleep_for(ask_again);
       }
-      on_.synchronize(); // at once; says what else went wrong on the stream
+      on_.synchronize(); // reports other failures of the stream
     } catch (const device_error& error) {
       broken_ = std::string("wait: ") + error.what();
       abort();
@@ -143,7 +143,7 @@ class nccl_collective final : public collective {
     settle(work(), operation);
   }
 
-  /// Waits until NCCL has taken what it was given: until then it must not be given more.
+  /// Waits until NCCL has accepted its work: before that it must not get more.
   void settle(ncclResult_t result, const char* operation) {
     const auto deadline = steady_clock::now() + config_.timeout;
     while (result == ncclInProgress) {
@@ -162,7 +162,7 @@ class nccl_collective final : public collective {
 
   [[noreturn]] void break_up(const char* operation, const std::string& why) {
     broken_ = std::string(operation) + ": " + why;
-    abort(); // what runs on the stream ends, so that the stream can be waited for
+    abort(); // ends work on the stream, so that the stream can be waited for
     throw error();
   }
 

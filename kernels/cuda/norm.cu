@@ -21,7 +21,7 @@ struct row_piece {
 
   float value[Kept];
 
-  // What lies behind the row's end is its last element again.
+  // Past the row's end its last element is repeated.
   __device__ void load(const void* row, dtype type, std::size_t piece, std::size_t cols) {
     if (type == dtype::f32)
       fill(piece, cols, [&](std::size_t i) { return static_cast<const float*>(row)[i]; });
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(norm_args args) 
   const float mean = block_sum(squares, scratch) / static_cast<float>(args.cols);
   const float r = 1.0F / sqrtf(mean + args.epsilon);
   for (std::size_t piece = 0; piece < args.cols; piece += columns) {
-    if (args.cols > columns) { // otherwise both are there
+    if (args.cols > columns) { // otherwise both are loaded already
       weight.load(args.weight, dtype::f32, piece, args.cols);
       x.load(in, args.input_type, piece, args.cols);
     }
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(norm_threads) layer_norm_kernel(norm_args args
   }
 }
 
-// Pieces that hold the row, up to 8192 columns; longer rows are read anew for each pass.
+// Pieces that hold a row of up to 8192 columns; longer rows are loaded again for each pass.
 template <class Start>
 void with_pieces_for(std::size_t cols, const Start& start) {
   if (cols <= row_piece<8>::columns)

@@ -1,4 +1,4 @@
-// Norms over rows.
+// Normalisation of rows.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ struct norm_args {
   std::size_t cols = 0;
   /// [cols], f32.
   const float* weight = nullptr;
-  /// [cols], f32, or null; layer_norm alone has one.
+  /// [cols], f32, or null; only for layer_norm.
   const float* bias = nullptr;
   float epsilon = 1e-6F;
-  /// Added to each weight; rms_norm alone has one.
+  /// Added to each weight; only for rms_norm.
   float weight_offset = 0.0F;
-  /// [rows, cols], f32 or bf16 (rounded once). May be the input where types are the same.
+  /// [rows, cols], f32 or bf16 (rounded once). May be the input if the types are equal.
   void* output = nullptr;
   dtype output_type = dtype::bf16;
   std::size_t output_stride = 0;

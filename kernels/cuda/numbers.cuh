@@ -1,4 +1,4 @@
-// Numbers of rows that are f32 or bf16, read and written as FP32.
+// Reads and writes numbers of f32 or bf16 rows as FP32.
 #pragma once
 
 #include <cstddef>

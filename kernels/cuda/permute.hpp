@@ -1,4 +1,4 @@
-// Rows into the order of the experts.
+// Copies rows into the order of the experts.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ struct permute_args {
   std::size_t input_stride = 0;
   std::size_t num_input_rows = 0;
   std::size_t row_bytes = 0;
-  /// [rows]: output row i is input row entries[i] / divisor: with top_k as divisor, what `build_expert_table`
-  /// wrote.
+  /// [rows]: output row i is input row entries[i] / divisor. With top_k as divisor, these are the entries of
+  /// `build_expert_table`.
   const std::uint32_t* entries = nullptr;
   std::uint32_t divisor = 1;
   std::size_t rows = 0;
-  /// How many of `entries` are written, on the device (an expert table's last offset); null: all `rows`.
+  /// Number of written `entries`, in device memory (an expert table's last offset); null: all `rows`.
   const std::uint32_t* num_valid = nullptr;
   /// [rows, row_bytes], dense.
   void* output = nullptr;

@@ -1,4 +1,4 @@
-// Single logits.
+// Copies single logits.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct pick_logits_args {
   float* output = nullptr;
 };
 
-/// @errors device_error
+/// @throws device_error
 void pick_logits(const stream& on, const pick_logits_args& args);
 
 } // namespace troupe::kernels::cuda

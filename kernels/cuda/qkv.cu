@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/cuda/bits.hpp"
-#include "kernels/cuda/warp.cuh"
+#include "kernels/cuda/rotation.cuh"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels::cuda {
@@ -23,7 +23,7 @@ __device__ float inverse_rms(float squares, std::size_t count, float epsilon) {
   return 1.0F / sqrtf(squares / static_cast<float>(count) + epsilon);
 }
 
-// The block's: 1 / rms over columns `begin` to `end` of the row.
+// For a block: 1 / rms over columns `begin` to `end` of the row.
 __device__ float row_factor(const qkv_args& args, std::size_t row, std::size_t begin, std::size_t end,
                             float* scratch) {
   float squares = 0.0F;
@@ -34,22 +34,26 @@ __device__ float row_factor(const qkv_args& args, std::size_t row, std::size_t b
   return inverse_rms(block_sum(squares, scratch), end - begin, args.epsilon);
 }
 
-// One warp: rotates pairs of a head in shared memory.
-__device__ void rotate(const qkv_args& args, std::size_t position, float* head) {
-  const std::size_t pairs = args.rotary_dim / 2;
-  for (std::size_t i = lane_index(); i < pairs; i += warp_lanes) {
-    const std::size_t first = args.style == rope_style::rotate_half ? i : 2 * i;
-    const std::size_t second = args.style == rope_style::rotate_half ? i + pairs : 2 * i + 1;
-    const float cosine = args.cosines[position * pairs + i];
-    const float sine = args.sines[position * pairs + i];
-    const float a = head[first];
-    const float b = head[second];
-    head[first] = fmaf(a, cosine, -(b * sine));
-    head[second] = fmaf(b, cosine, a * sine);
+// For a warp: norm of a head in shared memory; each lane has every 32nd element.
+// @param of_row       1 / rms of the row, where the norm is over that
+// @param head_column  of the head among those of the norm
+__device__ void normalize(const head_norm& norm, float epsilon, std::size_t dim, float of_row,
+                          std::size_t head_column, float* head) {
+  float squares = 0.0F;
+  for (std::size_t i = lane_index(); i < dim; i += warp_lanes)
+    squares = fmaf(head[i], head[i], squares);
+  const float of_head = inverse_rms(warp_sum(squares), dim, epsilon);
+  const float factor = norm.per_head ? of_head : of_row;
+  const float* weight = norm.weight;
+  if (weight != nullptr && !norm.per_head)
+    weight += head_column;
+  for (std::size_t i = lane_index(); i < dim; i += warp_lanes) {
+    const float normal = head[i] * factor;
+    head[i] = weight != nullptr ? normal * weight[i] : normal;
   }
 }
 
-// One warp: a head into the cache, as its type.
+// For a warp: writes a head to the cache, in its type.
 __device__ void store_head(const kv_layer& cache, std::size_t offset, std::size_t scale_offset,
                            const float* head) {
   if (cache.type == dtype::bf16) {
@@ -76,11 +80,11 @@ __device__ void store_head(const kv_layer& cache, std::size_t offset, std::size_
 }
 
 bool has_whole_norm(const qkv_args& args) {
-  const auto is_whole = [](const head_norm& norm) { return norm.weight != nullptr && !norm.per_head; };
+  const auto is_whole = [](const head_norm& norm) { return norm.is_there() && !norm.per_head; };
   return is_whole(args.query_norm) || is_whole(args.key_norm);
 }
 
-// x = row, y = a share of its heads, one a warp at a time.
+// x = row, y = a share of its heads, one head per warp at a time.
 __global__ void __launch_bounds__(qkv_warps * 32) qkv_kernel(qkv_args args) {
   __shared__ float heads[qkv_warps][most_head_dim];
   __shared__ float scratch[2][warp_lanes];
@@ -89,17 +93,18 @@ __global__ void __launch_bounds__(qkv_warps * 32) qkv_kernel(qkv_args args) {
   const std::size_t kv_heads = args.cache.kv_heads;
   const std::size_t key_column = args.heads * dim;
   const std::size_t value_column = key_column + kv_heads * dim;
-  const std::size_t position = args.cosines != nullptr ? args.positions[row] : 0;
+  const bool has_position = args.cosines != nullptr || args.query_factors != nullptr;
+  const std::size_t position = has_position ? args.positions[row] : 0;
   const std::size_t slot = args.slots[row];
-  TROUPE_DEVICE_CHECK(args.cosines == nullptr || position < args.num_positions);
+  TROUPE_DEVICE_CHECK(!has_position || position < args.num_positions);
   TROUPE_DEVICE_CHECK(slot < args.cache.blocks * args.cache.block_tokens);
 
-  // Norms over whole rows need all threads first.
+  // Norms over whole rows first need all threads.
   float query_factor = 1.0F;
   float key_factor = 1.0F;
-  if (args.query_norm.weight != nullptr && !args.query_norm.per_head)
+  if (args.query_norm.is_there() && !args.query_norm.per_head)
     query_factor = row_factor(args, row, 0, key_column, scratch[0]);
-  if (args.key_norm.weight != nullptr && !args.key_norm.per_head)
+  if (args.key_norm.is_there() && !args.key_norm.per_head)
     key_factor = row_factor(args, row, key_column, value_column, scratch[1]);
 
   float* head = heads[warp_index()];
@@ -108,25 +113,23 @@ __global__ void __launch_bounds__(qkv_warps * 32) qkv_kernel(qkv_args args) {
     const bool is_query = h < args.heads;
     const bool is_value = h >= args.heads + kv_heads;
     const head_norm norm = is_query ? args.query_norm : is_value ? head_norm{} : args.key_norm;
-    float squares = 0.0F;
-    for (std::size_t i = lane_index(); i < dim; i += warp_lanes) {
+    const float of_row = is_query ? query_factor : key_factor;
+    const std::size_t head_column = (is_query ? h : h - args.heads) * dim;
+    for (std::size_t i = lane_index(); i < dim; i += warp_lanes)
       head[i] = load_qkv(args, row, h * dim + i);
-      squares = fmaf(head[i], head[i], squares);
-    }
-    if (norm.weight != nullptr) {
-      const float of_head = inverse_rms(warp_sum(squares), dim, args.epsilon);
-      const float factor = norm.per_head ? of_head : is_query ? query_factor : key_factor;
-      const std::size_t first = norm.per_head ? 0 : (is_query ? h : h - args.heads) * dim;
-      for (std::size_t i = lane_index(); i < dim; i += warp_lanes)
-        head[i] = head[i] * factor * norm.weight[first + i];
-    }
+    if (norm.is_there() && !args.norms_last)
+      normalize(norm, args.epsilon, dim, of_row, head_column, head);
     warp_barrier();
     if (!is_value && args.cosines != nullptr)
-      rotate(args, position, head);
+      rotate_pairs(args.cosines, args.sines, position, args.rotary_dim / 2, args.style,
+                   head + args.rotary_first);
     warp_barrier();
+    if (norm.is_there() && args.norms_last)
+      normalize(norm, args.epsilon, dim, of_row, head_column, head);
     if (is_query) {
       for (std::size_t i = lane_index(); i < dim; i += warp_lanes)
-        args.query[row * key_column + h * dim + i] = round_bf16(head[i]);
+        args.query[row * key_column + h * dim + i] =
+            round_bf16(args.query_factors != nullptr ? head[i] * args.query_factors[position] : head[i]);
     } else {
       const std::size_t kv_head = (h - args.heads) % kv_heads;
       if (is_value)
@@ -143,12 +146,14 @@ __global__ void __launch_bounds__(qkv_warps * 32) qkv_kernel(qkv_args args) {
 } // namespace
 
 void finish_qkv(const stream& on, const qkv_args& args) {
-  expect(args.cache.head_dim <= most_head_dim && args.rotary_dim <= args.cache.head_dim
+  expect(args.cache.head_dim <= most_head_dim && args.rotary_first + args.rotary_dim <= args.cache.head_dim
              && args.rotary_dim % 2 == 0,
-         "cuda finish_qkv: head_dim is above 256 or rotary_dim above head_dim or odd");
-  expect(args.cache.type == dtype::bf16 || args.cache.type == dtype::int8,
-         "cuda finish_qkv: the cache is not bf16 or int8");
-  // A norm over a whole row is computed once: one block has all heads.
+         "cuda finish_qkv: head_dim is above 256, or rotary_dim odd or beyond a head");
+  expect(!args.norms_last || !has_whole_norm(args),
+         "cuda finish_qkv: a norm over a whole row comes before the rotation");
+  expect(!args.cache.is_latent() && (args.cache.type == dtype::bf16 || args.cache.type == dtype::int8),
+         "cuda finish_qkv: the cache is latent, or not bf16 or int8");
+  // A norm over a whole row is computed once, so one block has all heads.
   const std::size_t heads = args.heads + 2 * args.cache.kv_heads;
   const std::size_t shares =
       has_whole_norm(args) ? 1 : std::min((heads + qkv_warps - 1) / qkv_warps, most_grid_yz);

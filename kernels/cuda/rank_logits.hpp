@@ -1,4 +1,4 @@
-// The places of logits in their rows.
+// Finds the ranks of logits in their rows.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct rank_logits_args {
   std::uint32_t* ranks = nullptr;
 };
 
-/// @errors device_error
+/// @throws device_error
 void rank_logits(const stream& on, const rank_logits_args& args);
 
 } // namespace troupe::kernels::cuda

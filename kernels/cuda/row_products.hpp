@@ -1,4 +1,4 @@
-// What the hosts' sides of `few_rows` and `tiled_rows` share; for the two of them.
+// Common host code of `few_rows` and `tiled_rows`; only for these two.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace troupe::kernels::cuda {
 
-/// What both ops ask of their arguments.
-/// @errors kernel_error, which names `op`
+/// Checks the arguments of both ops.
+/// @throws kernel_error naming `op`
 inline void check_row_products(const char* op, const few_rows_args& args, std::size_t most_rows) {
   const auto require = [&](bool holds, const char* otherwise) {
     if (!holds)
@@ -23,7 +23,7 @@ inline void check_row_products(const char* op, const few_rows_args& args, std::s
   require(args.result != few_rows_result::add || args.output_type == dtype::f32, "only f32 outputs add up");
 }
 
-/// Calls start(format, matrices of an item), both as constants, which kernels are instantiated for.
+/// Calls start(format, matrices of an item), both as compile-time constants for kernels.
 template <class Start>
 void with_constants_of(const few_rows_args& args, const Start& start) {
   const auto with_matrices = [&](auto format) {

@@ -1,4 +1,4 @@
-// A batch cut into runs of rows that see nearly the same keys.
+// Cuts a batch into runs of rows that see nearly the same keys.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ struct row_run {
   friend bool operator==(const row_run&, const row_run&) = default;
 };
 
-/// Cuts a batch into the longest such runs, of at most `most_rows`.
-/// @errors kernel_error when there are not as many positions as sequences
+/// Cuts a batch into the longest such runs of at most `most_rows`.
+/// @throws kernel_error  the numbers of positions and sequences differ
 std::vector<row_run> runs_of(std::span<const std::uint32_t> sequences,
                              std::span<const std::uint32_t> positions, std::size_t most_rows);
 

@@ -10,11 +10,11 @@ namespace {
 
 constexpr unsigned share_threads = 512;
 
-// Of a block's tokens, so many a lane at a time.
+// Tokens of a block that a lane loads at a time.
 constexpr unsigned share_ahead = 16;
 static_assert(share_block % (share_ahead * warp_lanes) == 0);
 
-// One thread: where the draw falls.
+// For a thread: the block that the draw falls into.
 __device__ std::size_t block_of(const double* sums, std::size_t blocks, double uniform) {
   double total = 0.0;
   for (std::size_t b = 0; b < blocks; ++b)

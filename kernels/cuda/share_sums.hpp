@@ -1,4 +1,4 @@
-// Draws from all tokens of a row: sums of their shares, and the tokens around the one that is drawn.
+// Draws from all tokens of a row: sums of their shares, and the tokens near the drawn one.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct share_sums_args {
   const float* logits = nullptr;
   std::size_t rows = 0;
   std::size_t vocab = 0;
-  /// [rows], of `logit_sums`.
+  /// [rows], from `logit_sums`.
   const float* best = nullptr;
   /// [num_draws].
   const share_draw* draws = nullptr;
@@ -32,13 +32,13 @@ struct share_sums_args {
   /// [num_draws, share_blocks(vocab)]: Σ e^((logit − best) · factor) of `share_block` tokens each, in any
   /// order.
   double* sums = nullptr;
-  /// [num_draws]: the block in which the sum so far passes `uniform` of the whole.
+  /// [num_draws]: the block in which the cumulated sum exceeds `uniform` of the whole.
   std::uint32_t* drawn_blocks = nullptr;
-  /// [num_draws, share_block]: its logits, −infinity behind the end of the row.
+  /// [num_draws, share_block]: its logits, −infinity past the end of the row.
   float* drawn = nullptr;
 };
 
-/// @errors device_error
+/// @throws device_error
 void share_sums(const stream& on, const share_sums_args& args);
 
 } // namespace troupe::kernels::cuda

@@ -1,4 +1,4 @@
-// Shares of tokens: exp as the CPU's kernels compute it, bit by bit.
+// Shares of tokens: exp with the bits of the CPU's kernels.
 #pragma once
 
 #include <bit>
@@ -10,8 +10,8 @@
 
 namespace troupe::kernels::cuda {
 
-/// eˣ for x ≤ 0: the additions and multiplications of kernels/cpu/simd/math.hpp, each rounded as there (nvcc
-/// and the host's compiler are told not to fuse any but those that are written so).
+/// eˣ for x ≤ 0: the additions and multiplications of kernels/cpu/simd/math.hpp with the same roundings (nvcc
+/// and the host's compiler fuse only what is written as fused).
 __device__ inline float share_of(float x) {
   if (!(x >= -86.6F))
     return x < -86.6F ? 0.0F : x;  // NaN stays
@@ -28,12 +28,12 @@ __device__ inline float share_of(float x) {
   return p * std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<int>(n) + 127) << 23);
 }
 
-/// A logit of a row, −infinity behind its end.
+/// A logit of a row, −infinity past its end.
 __device__ inline float logit_or_none(const float* row, std::size_t vocab, std::size_t token) {
   return token < vocab ? row[token] : -INFINITY;
 }
 
-/// The same for tokens first, first + step, …: all loads are given before the first is waited for.
+/// The same for tokens first, first + step, …: all loads are started before the first is waited for.
 template <unsigned Count>
 __device__ void load_logits(const float* row, std::size_t vocab, std::size_t first, std::size_t step,
                             float (&logits)[Count]) {

@@ -1,5 +1,5 @@
-// Which device a thread has selected. What is given back by a thread that has selected none would have CUDA
-// make device 0 ready for use, also where the process uses another one.
+// The device that each thread has selected. If a thread without one frees anything, CUDA initialises device
+// 0, even if the process uses another.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@ class thread_device {
 
   static bool is_selected() { return own() != none; }
 
-  /// What the calling thread has to select before it gives something back; nothing: it has selected a device,
-  /// or the process none.
+  /// The device that the calling thread must select before it frees anything; empty: it has one, or the
+  /// process has none.
   static std::optional<int> missing() {
     if (is_selected())
       return std::nullopt;

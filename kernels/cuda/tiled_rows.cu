@@ -20,8 +20,8 @@ constexpr unsigned warp_tiles = most_tiled_rows / row_warps / tile_rows; // of 8
 constexpr unsigned stages = 4;                                           // of the ring of chunks
 constexpr unsigned chunk_pieces = chunk_inputs / lane_run;               // of 16 bytes of BF16
 
-// Row-major BF16, 128 bytes a row of 64 inputs. Odd rows have their halves exchanged, so that the eight lanes
-// that load two rows together meet all banks.
+// Row-major BF16, 128 bytes per row of 64 inputs. Odd rows have swapped halves, so that the eight lanes that
+// load two rows together use all banks.
 struct bf16_rows {
   bits128 pieces[most_tiled_rows][chunk_pieces];
 
@@ -32,8 +32,8 @@ struct bf16_rows {
   }
 };
 
-// A chunk of the block's strips in shared memory: `copy` begins to bring one strip's, by all threads that
-// call it with their own `part` of `parts_of_strip`; `of_lane` reads a lane's weights.
+// A chunk of the block's strips in shared memory. `copy` starts copying one strip, by all threads that call
+// it with their own `part` of `parts_of_strip`; `of_lane` reads a lane's weights.
 template <weight_format Format>
 struct strip_chunks;
 
@@ -126,7 +126,7 @@ struct chunk_order {
   __device__ void next() { chunk = ends_share() ? chunk % input_shares + 1 : chunk + input_shares; }
 };
 
-// x: item, y: block of channels, so that blocks which run together share weights.
+// x: item, y: block of channels, so that concurrent blocks share weights.
 template <weight_format Format, unsigned Matrices>
 __global__ void __launch_bounds__(tile_threads, 1) tiled_rows_kernel(few_rows_args args) {
   constexpr unsigned matrix_strips = block_strips / Matrices; // of each matrix
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(tile_threads, 1) tiled_rows_kernel(few_rows_ar
     return;
   TROUPE_DEVICE_CHECK(item.rows <= most_tiled_rows);
   TROUPE_DEVICE_CHECK((item.matrix + 1) * Matrices <= args.num_matrices);
-  TROUPE_DEVICE_CHECK(item.first_row + item.rows <= args.num_output_rows);
+  TROUPE_DEVICE_CHECK(row_of(args, item, item.rows - 1) < args.num_output_rows);
   const std::size_t first_strip = std::size_t{blockIdx.y} * matrix_strips;
   weight_matrix matrix[Matrices];
   for (unsigned m = 0; m < Matrices; ++m)
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(tile_threads, 1) tiled_rows_kernel(few_rows_ar
     const unsigned r = i * rows_of_round + threadIdx.x / chunk_pieces;
     rows[i] = nullptr;
     if (r < item.rows) {
-      const std::size_t from =
-          args.input_rows != nullptr ? args.input_rows[item.first_row + r] : item.first_row + r;
+      const std::size_t row = row_of(args, item, r);
+      const std::size_t from = args.input_rows != nullptr ? args.input_rows[row] : row;
       TROUPE_DEVICE_CHECK(from < args.num_input_rows);
       rows[i] = args.input + from * args.input_stride + piece * lane_run;
     }
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(tile_threads, 1) tiled_rows_kernel(few_rows_ar
     TROUPE_UNROLL
     for (unsigned at = 0; at < block_strips * parts; at += tile_threads) {
       const unsigned strip = (at + threadIdx.x) / parts;
-      weight_matrix of = matrix[0]; // not indexed, for that takes local memory
+      weight_matrix of = matrix[0]; // without an index, which would need local memory
       if constexpr (Matrices == 2)
         if (strip % 2 == 1)
           of = matrix[1];
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(tile_threads, 1) tiled_rows_kernel(few_rows_ar
   chunk_order now{chunks};
   for (std::size_t done = 0; done < chunks; ++done, now.next()) {
     wait_for_copies<stages - 2>();
-    block_barrier(); // this chunk is there for all, and all are done with the last, whose place is filled now
+    block_barrier(); // this chunk has arrived for all, and the last one, whose place is filled now, is done
     fetch_next();
     const tile_stage<Format>& stage = ring[done % stages];
     lane_weights<Format> weights[warp_strips];
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(tile_threads, 1) tiled_rows_kernel(few_rows_ar
     }
   }
 
-  // Shares without a chunk are zeros, which `few_rows` adds: they make a sum of −0 0.
+  // Shares without a chunk are zeros, which `few_rows` adds: they turn a sum of −0 into 0.
   const bool has_empty_shares = chunks < input_shares;
   TROUPE_UNROLL
   for (unsigned t = 0; t < warp_tiles; ++t)
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(tile_threads, 1) tiled_rows_kernel(few_rows_ar
       TROUPE_UNROLL
       for (unsigned m = 0; m < Matrices; ++m)
         of[m] = has_empty_shares ? sums[i + m][t][j] + 0.0F : sums[i + m][t][j];
-      finish_output(args, matrix, item.first_row + r, output, of);
+      finish_output(args, matrix, row_of(args, item, r), output, of);
     }
   }
 }

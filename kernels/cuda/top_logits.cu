@@ -13,7 +13,7 @@ namespace {
 constexpr unsigned top_threads = 512;
 constexpr unsigned top_ahead = 16;
 
-// The least key wanted is found digit by digit, from the highest on: 11, 11 and 10 bits.
+// The least wanted key is found digit by digit, from the highest on: 11, 11 and 10 bits.
 constexpr unsigned digit_bits = 11;
 constexpr unsigned bins = 1U << digit_bits;
 constexpr unsigned bins_a_thread = 8;
@@ -23,7 +23,7 @@ __device__ bool is_nan(float logit) {
   return (std::bit_cast<std::uint32_t>(logit) & 0x7fffffffU) > 0x7f800000U;
 }
 
-// A number that grows with the logit; both zeros are one. NaN has no order: such a row is given up.
+// A number that grows with the logit; both zeros are equal. NaN has no order: such a row is given up.
 __device__ std::uint32_t ascending(float logit) {
   const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0F);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
@@ -31,11 +31,11 @@ __device__ std::uint32_t ascending(float logit) {
 
 struct search {
   std::uint32_t prefix; // the digits found so far
-  std::uint32_t left;   // how many of those with this prefix are wanted
-  std::uint32_t equal;  // how many have it
+  std::uint32_t left;   // number of wanted ones among those with this prefix
+  std::uint32_t equal;  // number with this prefix
 };
 
-// One thread: the digit of the last one that is wanted.
+// For a thread: the digit of the last wanted one.
 __device__ void take_digit(const std::uint32_t* counts, const std::uint32_t* sums, unsigned shift,
                            search& found) {
   std::uint32_t left = found.left;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args
     if (digit == 0 && has_nan)
       count_shared(&threads_with_nan, 1);
     block_barrier();
-    // Counted while digit 0 is looked for: from here on all threads read the same.
+    // Counted during the search for digit 0: from here on all threads read the same value.
     if (threads_with_nan != 0) {
       if (threadIdx.x == 0)
         args.counts[blockIdx.x] = 0;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args
     block_barrier();
   }
   const std::size_t above = args.wanted - found.left;
-  // Where there is no room for all that equal the last one, none of them is taken.
+  // Without room for all that equal the last one, none of them is taken.
   const bool takes_equal = above + found.equal <= args.room;
   const std::uint32_t least = found.prefix;
   for_each_loaded<top_ahead>(row, args.vocab, threadIdx.x, top_threads, [&](std::size_t i, float logit) {

@@ -1,6 +1,6 @@
-// What the threads of a warp and of a block do together. All 32 lanes have to take part.
+// Collective operations of a warp's or a block's threads. All 32 lanes must take part.
 //
-// Sums go down a fixed tree (16, 8, 4, 2, 1 apart), so that a kernel's bits do not depend on luck.
+// Sums use a fixed tree (16, 8, 4, 2, 1 apart), so that a kernel's bits are deterministic.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ __device__ inline unsigned warp_index() {
   return threadIdx.x / warp_lanes;
 }
 
-/// Waits until all threads of the block are here; what they wrote to shared memory is seen by all.
+/// Waits until all threads of the block have arrived; all see what they wrote to shared memory.
 __device__ inline void block_barrier() {
 #if defined(__CUDACC__)
   __syncthreads();
@@ -67,7 +67,7 @@ __device__ T shuffle(T value, unsigned from) {
 #endif
 }
 
-/// Bit i: what lane i says.
+/// Bit i: the value of lane i.
 __device__ inline std::uint32_t ballot(bool holds) {
 #if defined(__CUDACC__)
   return __ballot_sync(0xffffffffU, holds);
@@ -84,7 +84,7 @@ __device__ inline std::uint32_t ballot(bool holds) {
 #endif
 }
 
-/// How many bits are set.
+/// Number of set bits.
 __device__ inline unsigned count_bits(std::uint32_t bits) {
 #if defined(__CUDACC__)
   return static_cast<unsigned>(__popc(bits));
@@ -93,7 +93,8 @@ __device__ inline unsigned count_bits(std::uint32_t bits) {
 #endif
 }
 
-/// Adds to a counter in shared memory, which other threads add to as well. @returns what it was before
+/// Atomically adds to a counter in shared memory.
+/// @returns its previous value
 __device__ inline std::uint32_t count_shared(std::uint32_t* counter, std::uint32_t more) {
 #if defined(__CUDACC__)
   return atomicAdd(counter, more);
@@ -121,7 +122,7 @@ __device__ inline float warp_max(float value) {
 }
 
 /// Σ over the threads of the block, at most 32 warps, the same in all of them; warps in order.
-/// @param scratch  [32] in shared memory; free again when all threads have passed the next barrier
+/// @param scratch  [32] in shared memory; may be reused after the next barrier of all threads
 __device__ inline float block_sum(float value, float* scratch) {
   const float own = warp_sum(value);
   if (lane_index() == 0)

@@ -34,8 +34,8 @@ void store(std::byte* to, std::uint32_t word) {
   std::memcpy(to, &word, sizeof word);
 }
 
-// Calls `visit(output, input, block, lane, step, upper)` for the first of each four neighbouring inputs that
-// a lane multiplies in a step; `block` counts chunks of strips.
+// Calls `visit(output, input, block, lane, step, upper)` for the first of every four adjacent inputs that a
+// lane multiplies in a step; `block` counts chunks of strips.
 template <class Visit>
 void for_each_quad(const weight_shape& shape, const Visit& visit) {
   for (std::size_t strip = 0; strip < shape.strips(); ++strip)

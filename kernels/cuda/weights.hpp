@@ -1,4 +1,4 @@
-// Weights as the GPU's kernels stream them.
+// Weights in the layout that the GPU's kernels stream.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,17 @@
 
 namespace troupe::kernels::cuda {
 
-/// How the weights of a matrix [outputs, inputs] lie in memory. Inputs have to be a multiple of 8.
+/// Memory layout of the weights of a matrix [outputs, inputs]. Inputs must be a multiple of 8.
 enum class weight_format : std::uint8_t {
-  /// Row-major, as in checkpoints, which libraries for many rows take as well. A lane's runs (fragments.hpp)
-  /// are 16 bytes of it.
+  /// Row-major, as in checkpoints; libraries for many rows take it, too. A lane's runs (fragments.hpp) are 16
+  /// bytes of it.
   bf16 = 0,
   /// Biased unsigned bytes (dequantize.hpp), [strip][chunk][half][lane][16 bytes]: the lane's run `half` of
-  /// both
-  /// its channels, words (step, channel) in rising order. Zeros pad channels to 16 and inputs to 64.
+  /// both its channels, words (step, channel) in rising order. Zeros pad channels to 16 and inputs to 64.
   int8 = 1,
-  /// Biased unsigned half bytes, [strip][chunk][lane][16 bytes]: a word a step. Group scales apart from them,
+  /// Biased unsigned half bytes, [strip][chunk][lane][16 bytes]: a word per step. Group scales are separate,
   /// [strip][chunk][8 g][4 bytes], one for each 32 inputs of a channel: (half 0, channel g), (half 0, g + 8),
-  /// (half 1, g), (half 1, g + 8), as `int8_word` takes them.
+  /// (half 1, g), (half 1, g + 8), in the layout of `int8_word`.
   int4 = 2,
 };
 
@@ -57,9 +56,9 @@ struct weight_shape {
   friend bool operator==(const weight_shape&, const weight_shape&) = default;
 };
 
-/// One matrix in device memory; goes to kernels by value or in tables.
+/// One matrix in device memory; passed to kernels by value or in tables.
 struct weight_matrix {
-  /// As `weight_format` says, 16-byte aligned.
+  /// In the layout of `weight_format`, 16-byte aligned.
   const void* weights = nullptr;
   /// int4: group scales, 16-byte aligned.
   const std::uint32_t* group_scales = nullptr;
@@ -71,15 +70,15 @@ struct weight_matrix {
 
 /// Packs integers [outputs, inputs], row-major, each −127 … 127 (int8).
 /// @param out  `shape.weight_bytes()`
-/// @errors kernel_error when sizes do not fit the shape
+/// @throws kernel_error  sizes do not fit the shape
 void pack_int8(const weight_shape& shape, std::span<const std::int8_t> integers, std::span<std::byte> out);
 
 /// Packs integers −8 … 7 [outputs, inputs] (int4) with their group scales.
-/// @param group         inputs that share a scale: 32 or 64; 0: none do, and all scales are 1
-/// @param group_scales  [outputs, ⌈inputs / group⌉], −15 … 15; empty where `group` is 0
+/// @param group         inputs that share a scale: 32 or 64; 0: none, and all scales are 1
+/// @param group_scales  [outputs, ⌈inputs / group⌉], −15 … 15; empty if `group` is 0
 /// @param out           `shape.weight_bytes()`
 /// @param scale_words   `shape.group_scale_words()`
-/// @errors kernel_error when sizes do not fit the shape
+/// @throws kernel_error  sizes do not fit the shape
 void pack_int4(const weight_shape& shape, std::span<const std::int8_t> integers, std::size_t group,
                std::span<const std::int8_t> group_scales, std::span<std::byte> out,
                std::span<std::uint32_t> scale_words);

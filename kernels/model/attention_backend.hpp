@@ -1,7 +1,8 @@
-// The attention side of a model on some device: what engines call, and nothing of how it is computed.
+// The interface between engines and the attention side of a model on a device.
 #pragma once
 
 #include "kernels/model/config.hpp"
+#include "kernels/model/kv_tables.hpp"
 #include "kernels/model/micro_batch.hpp"
 #include "kernels/sampling.hpp"
 #include "kernels/tensor.hpp"
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace troupe::model {
 
@@ -24,33 +26,33 @@ struct routed_rows {
   std::span<const std::uint32_t> offsets;
   /// [num_rows · num_topk]: row · num_topk + place in the row's top-k; rows rise within an expert.
   std::span<const std::uint32_t> entries;
-  /// Time that the choice of experts took; 0: it was not measured.
+  /// Duration of the choice of experts; 0: not measured.
   std::uint64_t router_ns = 0;
 };
 
 /// The working set of one micro-batch in flight, made by the backend that uses it. Its buffers grow to the
-/// largest micro-batch seen and are kept, so it is used again. Bound to no thread, used by one at a time. It
-/// may outlive its backend, and is only destroyed then.
+/// largest micro-batch seen and stay, so it is reused. Any thread may use it, one at a time. It may outlive
+/// its backend; then it may only be destroyed.
 class attention_pass {
  public:
   virtual ~attention_pass() = default;
 
-  /// Valid after pause::experts, until the pass goes on.
+  /// Valid after pause::experts, until the pass continues.
   virtual routed_rows routed() const = 0;
 
-  /// Copies what the experts see. The same after each pause::experts until the pass goes on.
+  /// Copies the experts' inputs. The same after each pause::experts until the pass continues.
   /// @param out  [num_rows, hidden] of the backend's type without gaps; host memory, pinned or not
   virtual void read_rows(std::byte* out) const = 0;
 };
 
-/// What to make of the logits behind some rows of a pass. All spans are host memory, borrowed for the call.
+/// What to compute from the logits of some rows of a pass. All spans are host memory, borrowed for the call.
 struct token_requests {
-  /// Rows of the micro-batch, any order: row i of the logits is behind rows[i].
+  /// Rows of the micro-batch, in any order: row i of the logits belongs to rows[i].
   std::span<const std::uint32_t> rows;
-  /// Tokens to draw, as kernels::sample does it; `logits_row` is an index into `rows`.
+  /// Tokens to draw, as in kernels::sample; `logits_row` is an index into `rows`.
   std::span<const kernels::sampling_row> drawn;
   std::span<kernels::sampled_token> drawn_tokens; ///< [drawn.size()]
-  /// Tokens that are known, as kernels::token_logprobs reports on them.
+  /// Known tokens, to report on as in kernels::token_logprobs.
   std::span<const kernels::logprob_row> known;
   std::span<kernels::sampled_token> known_tokens; ///< [known.size()]
 };
@@ -62,37 +64,41 @@ struct block_copy {
 };
 
 /// Weights of the attention side (embeddings, norms, attention, routers, shared experts, dense MLPs, LM head)
-/// and the KV cache, on one device. A sequence's logits are the same bits whatever else is in its
-/// micro-batches, however its prefill was cut, and wherever its blocks lie.
+/// and the KV cache, on one device. The bits of a sequence's logits do not depend on the rest of its
+/// micro-batches, the chunks of its prefill, or the places of its blocks.
 ///
-/// Calls return when their results are there to be read: a backend waits for its device. One thread calls at
-/// a time, any; several passes may be between their calls.
-/// @errors  std::exception where a device fails or memory runs out: the pass is then good for `begin` only.
-///          Rows that break a rule of `begin` are programming errors and may end the process.
+/// Calls return when their results are readable: a backend waits for its device. One thread at a time may
+/// call; several passes may be in progress.
+/// @throws std::exception  a device failed or memory ran out: the pass may then only be used for `begin`.
+/// Rows that break a rule of `begin` are programming errors and may end the process
 class attention_backend {
  public:
   virtual ~attention_backend() = default;
 
   virtual const model_config& config() const = 0;
 
-  /// Type of the rows that experts see and answer: f32 or bf16.
+  /// Type of the experts' input and output rows: f32 or bf16.
   virtual kernels::dtype type() const = 0;
 
-  /// Positions that a sequence may have.
+  /// Most positions of a sequence.
   virtual std::size_t max_positions() const = 0;
 
-  /// Memory that the weights take.
+  /// Memory of the weights.
   virtual std::size_t num_bytes() const = 0;
 
-  /// Memory that a KV block takes, over all layers.
+  /// How far back the layers of each block table of a sequence see.
+  virtual std::vector<kv_reach> kv_reaches() const { return {{}}; }
+
+  /// Memory of a KV block over all layers of a table.
   /// @param block_tokens  16 or 32
   virtual std::size_t kv_block_bytes(std::size_t block_tokens) const = 0;
 
-  /// Takes the memory of the KV cache, blocks 0 to `blocks` − 1. Called once, before the first `begin`.
-  /// @errors  std::bad_alloc
+  /// Allocates the KV cache, blocks 0 to `blocks` − 1. Called once, before the first `begin`.
+  /// @throws std::bad_alloc
   virtual void reserve_kv(std::size_t block_tokens, std::size_t blocks) = 0;
 
-  /// Takes no memory of the device yet. @errors  std::bad_alloc
+  /// Allocates no device memory yet.
+  /// @throws std::bad_alloc
   virtual std::unique_ptr<attention_pass> make_pass() = 0;
 
   /// Embeds a micro-batch and runs to the first routed layer.
@@ -102,25 +108,25 @@ class attention_backend {
   /// @returns experts, or done for a model without routed layers
   virtual pause begin(const micro_batch& batch, attention_pass& pass) = 0;
 
-  /// Computes, or sets going, what needs no expert's answer (a shared expert), so that it overlaps with
-  /// waiting. Optional between a pause and its `resume`, with the same result. Where a device fails, `resume`
-  /// says so.
+  /// Computes, or starts, the work that needs no expert's answer (a shared expert), so that it overlaps with
+  /// waiting. Optional between a pause and its `resume`, with the same result. `resume` reports a failure of
+  /// the device.
   virtual void overlap(attention_pass& pass) = 0;
 
-  /// Combines the experts' outputs in top-k order and runs on.
+  /// Combines the experts' outputs in top-k order and continues.
   ///
   /// @param slot_rows  [num_rows · num_topk]: output of (row, place), [hidden] elements of `type()` each,
-  ///                   anywhere in host memory, aligned to no more than their type; borrowed
+  /// anywhere in host memory, aligned to their type; borrowed
   virtual pause resume(std::span<const std::byte* const> slot_rows, attention_pass& pass) = 0;
 
-  /// Final norm and LM head for some rows of a pass that is done.
+  /// Final norm and LM head for some rows of a finished pass.
   ///
   /// @param rows  of the micro-batch, any order
   /// @param out   [rows.size(), vocab_size], f32, host memory
   virtual void logits(attention_pass& pass, std::span<const std::uint32_t> rows,
                       kernels::tensor_view out) = 0;
 
-  /// The same, and what is wanted of them; the logits themselves need not leave the device.
+  /// The same, followed by the requested computation; the logits need not leave the device.
   virtual void sample(attention_pass& pass, const token_requests& wanted) = 0;
 
   /// Copies whole KV blocks in order, none onto itself, ahead of the next step. A forked sequence continues

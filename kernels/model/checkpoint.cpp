@@ -1,9 +1,12 @@
 #include "kernels/model/checkpoint.hpp"
 
+#include "kernels/model/hex.hpp"
 #include "kernels/model/json_object.hpp"
 #include "kernels/model/text_file.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -24,7 +27,7 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
   std::map<std::string, std::string> result;
   for (const auto& tensor : map->keys()) {
     auto file = map->at<std::string>(tensor);
-    // A name, not a path: an index must not reach outside its folder.
+    // A name, not a path: an index must not refer to files outside its folder.
     if (file.empty() || file == "." || file == ".." || file.find('/') != std::string::npos
         || file.find('\0') != std::string::npos)
       map->fail(tensor, "names '" + file.substr(0, 200) + "', which is no file name");
@@ -35,9 +38,9 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
   return result;
 }
 
-/// Throws where reading a tensor's bytes would give others than were there, or end the process.
-/// @param file       that it is in
-/// @param has_pages  whether the pages that are wanted of the tensor are there
+/// Throws if reading a tensor's bytes would give wrong ones, or end the process.
+/// @param file       the tensor's file
+/// @param has_pages  whether the tensor's wanted pages are available
 void require_readable(const mapped_file& file, const std::string& tensor, bool has_pages) {
   const char* why = file.is_cut_short() ? "the file has been cut short since it was opened"
                     : !has_pages ? "the file has been cut short or replaced in place, or its disk fails"
@@ -53,7 +56,17 @@ void require_readable(const mapped_file& file, const std::string& tensor, bool h
 
 void checkpoint::add_file(const std::filesystem::path& path) {
   mapped_file file(path);
-  auto entries = parse_safetensors(file.bytes(), path.string());
+  const auto num_bytes = file.bytes().size();
+  std::vector<std::byte> start(std::min<std::size_t>(num_bytes, 8));
+  const auto read_start = [&](std::size_t from) {
+    if (!file.read_at(from, std::span{start}.subspan(from)))
+      throw model_error(path.string()
+                        + ": the header cannot be read: the file has been cut short, or its disk fails");
+  };
+  read_start(0);
+  start.resize(safetensors_header_bytes(start, num_bytes, path.string()));
+  read_start(std::min<std::size_t>(num_bytes, 8));
+  auto entries = parse_safetensors(start, num_bytes, path.string());
   shards_.push_back(std::make_unique<const shard>(shard{std::move(file), std::move(entries)}));
   const auto& added = *shards_.back();
   for (const auto& entry : added.entries) {
@@ -123,8 +136,15 @@ const mapped_file* checkpoint::file_with(const tensor_ref& tensor) const {
   return found == shards_.end() ? nullptr : &(*found)->file;
 }
 
+std::vector<const mapped_file*> checkpoint::files() const {
+  std::vector<const mapped_file*> result;
+  for (const auto& s : shards_)
+    result.push_back(&s->file);
+  return result;
+}
+
 std::string checkpoint::fingerprint(const model_config& config) const {
-  // FNV-1a, 128 bit (Fowler, Noll, Vo; draft-eastlake-fnv): stable, and good enough against accidents.
+  // FNV-1a, 128 bit (Fowler, Noll, Vo; draft-eastlake-fnv): stable, and sufficient against accidents.
   __extension__ using wide = unsigned __int128;
   constexpr auto prime = (wide{0x0000000001000000} << 64) | 0x000000000000013b;
   auto hash = (wide{0x6c62272e07bb0142} << 64) | 0x62b821756295c58d;
@@ -133,7 +153,7 @@ std::string checkpoint::fingerprint(const model_config& config) const {
       hash = (hash ^ std::to_integer<unsigned>(byte)) * prime;
   };
   const auto add_text = [&](const std::string& text) {
-    // The terminating zero keeps neighbours apart.
+    // The terminating zero separates neighbours.
     add_bytes(std::as_bytes(std::span{text.c_str(), text.size() + 1}));
   };
   add_text(config.canonical_json);
@@ -147,21 +167,31 @@ std::string checkpoint::fingerprint(const model_config& config) const {
         add_text(std::to_string(dim));
       add_text(std::to_string(entry.begin));
     }
-    // Fine-tunes of one model share every header, and may share most tensors: some values of each tell them
-    // apart. All values would take reading the whole model, also where a worker wants a few experts of it.
+    // Fine-tunes of one model share every header, and may share most tensors: some values of each tensor
+    // distinguish them. All values would mean reading the whole model, even if a worker wants only a few
+    // experts.
     constexpr std::size_t most_sampled = 1024;
-    for (const auto& entry : s->entries) {
-      const auto data = bytes.subspan(entry.begin, entry.end - entry.begin);
-      const std::size_t size = std::min(most_sampled, data.size());
-      const auto sample = data.subspan((data.size() - size) / 2, size);
-      require_readable(s->file, entry.name, populate_sample(sample));
-      add_bytes(sample);
+    constexpr std::size_t on_their_way = 64; // a remote disk answers many requests in the time of one
+    const auto sample_of = [most = std::uint64_t{most_sampled}](const tensor_entry& entry) {
+      const auto size = std::min(most, entry.end - entry.begin);
+      return std::pair{entry.begin + (entry.end - entry.begin - size) / 2, static_cast<std::size_t>(size)};
+    };
+    const auto& entries = s->entries;
+    for (std::size_t i = 0, asked = 0; i < entries.size(); ++i) {
+      for (; asked < std::min(i + on_their_way, entries.size()); ++asked) {
+        const auto [offset, size] = sample_of(entries[asked]);
+        s->file.prefetch_at(offset, size);
+      }
+      std::array<std::byte, most_sampled> sample;
+      const auto [offset, size] = sample_of(entries[i]);
+      if (!s->file.read_at(offset, std::span{sample}.first(size)))
+        require_readable(s->file, entries[i].name, false);
+      add_bytes(std::span{sample}.first(size));
     }
+    if (!entries.empty())
+      require_readable(s->file, entries.back().name, true);
   }
-  std::string result;
-  for (int shift = 124; shift >= 0; shift -= 4)
-    result += "0123456789abcdef"[static_cast<unsigned>(hash >> shift) & 15U];
-  return result;
+  return hex_of(static_cast<std::uint64_t>(hash >> 64)) + hex_of(static_cast<std::uint64_t>(hash));
 }
 
 } // namespace troupe::model

@@ -2,7 +2,7 @@
 
 #include "kernels/growing_rows.hpp"
 #include "kernels/kv_cache.hpp"
-#include "kernels/model/dense_model.hpp"
+#include "kernels/model/cpu_runner.hpp"
 #include "kernels/model/expert_store.hpp"
 
 #include <cstring>
@@ -25,7 +25,7 @@ class cpu_pass final : public attention_pass {
   }
 
   void read_rows(std::byte* out) const override {
-    const auto rows = state.normed();
+    const auto rows = state.expert_inputs();
     const auto row_bytes = kernels::bytes_of(rows.type, rows.cols);
     for (std::size_t r = 0; r < rows.rows; ++r)
       std::memcpy(out + r * row_bytes, rows.row(r), row_bytes);
@@ -40,7 +40,7 @@ forward_state& state_of(attention_pass& pass) {
 
 class cpu_attention final : public attention_backend {
  public:
-  cpu_attention(kernels::context& ctx, dense_model model) : ctx_(ctx), model_(std::move(model)) {}
+  cpu_attention(kernels::context& ctx, cpu_runner model) : ctx_(ctx), model_(std::move(model)) {}
 
   const model_config& config() const override { return model_.config(); }
 
@@ -49,6 +49,8 @@ class cpu_attention final : public attention_backend {
   std::size_t max_positions() const override { return model_.max_positions(); }
 
   std::size_t num_bytes() const override { return model_.num_bytes(); }
+
+  std::vector<kv_reach> kv_reaches() const override { return model_.tables().reaches; }
 
   std::size_t kv_block_bytes(std::size_t block_tokens) const override {
     return model_.kv_config(block_tokens).bytes_per_block();
@@ -64,7 +66,7 @@ class cpu_attention final : public attention_backend {
     return model_.begin(ctx_, cache_, batch, state_of(pass));
   }
 
-  void overlap(attention_pass& pass) override { model_.overlap(ctx_, state_of(pass)); }
+  void overlap(attention_pass& pass) override { model_.overlap(ctx_, cache_, state_of(pass)); }
 
   pause resume(std::span<const std::byte* const> slot_rows, attention_pass& pass) override {
     return model_.resume(ctx_, cache_, slot_rows, state_of(pass));
@@ -89,9 +91,9 @@ class cpu_attention final : public attention_backend {
 
  private:
   kernels::context& ctx_;
-  dense_model model_;
+  cpu_runner model_;
   kernels::kv_cache cache_;
-  kernels::growing_rows logits_; // f32 [rows asked for, vocab]
+  kernels::growing_rows logits_; // f32 [requested rows, vocab]
 };
 
 } // namespace
@@ -101,7 +103,7 @@ cpu_backend::cpu_backend(kernels::context& ctx, std::shared_ptr<const cpu_weight
 
 std::unique_ptr<attention_backend> cpu_backend::load_attention(const load_options& options,
                                                                const load_progress& progress) {
-  return std::make_unique<cpu_attention>(ctx_, dense_model::load(weights_, options, progress));
+  return std::make_unique<cpu_attention>(ctx_, cpu_runner::load(weights_, options, progress));
 }
 
 std::unique_ptr<expert_backend> cpu_backend::make_experts() {

@@ -1,4 +1,4 @@
-// A model on the CPU: `dense_model` with a KV cache, and `expert_store`.
+// A model on the CPU: `cpu_runner` with a KV cache, and `expert_store`.
 #pragma once
 
 #include "kernels/context.hpp"
@@ -11,7 +11,7 @@ namespace troupe::model {
 
 class cpu_backend final : public compute_backend {
  public:
-  /// @param ctx  borrowed, outlives what this makes; both sides compute with it, so one step at a time
+  /// @param ctx  borrowed, outlives what this makes; both sides compute with it, so only one step at a time
   cpu_backend(kernels::context& ctx, std::shared_ptr<const cpu_weights> weights);
 
   std::unique_ptr<attention_backend> load_attention(const load_options& options,

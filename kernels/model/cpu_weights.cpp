@@ -1,6 +1,7 @@
 #include "kernels/model/cpu_weights.hpp"
 
 #include "kernels/error.hpp"
+#include "kernels/model/required_tensors.hpp"
 #include "kernels/model/weights.hpp"
 #include "kernels/quantize.hpp"
 
@@ -12,14 +13,12 @@ namespace troupe::model {
 
 namespace {
 
-constexpr const char* embeddings_name = "model.embed_tokens.weight";
-
-/// Rows as int8 with a scale each, which lie behind all rows.
+/// Quantizes rows to int8 with a scale each; the scales follow all rows.
 void quantize_embeddings(const tensor_ref& tensor, embedding_rows& out) {
   const auto vocab = tensor.shape.front();
   const auto hidden = tensor.shape.back();
-  const auto stride = (hidden + 63) / 64 * 64;
-  out.storage = kernels::buffer(vocab * stride + vocab * sizeof(float));
+  const auto stride = embedding_stride(kernels::dtype::int8, hidden);
+  out.storage = kernels::buffer(embedding_bytes(kernels::dtype::int8, vocab, hidden));
   auto* scales = reinterpret_cast<float*>(out.storage.data() + vocab * stride);
   const auto row_bytes = hidden * element_bytes(tensor.type);
   for (std::size_t r = 0; r < vocab; ++r) {
@@ -31,16 +30,15 @@ void quantize_embeddings(const tensor_ref& tensor, embedding_rows& out) {
   out.scales = scales;
 }
 
-/// Rows are looked up, not multiplied, so they stay as stored, except that a bf16 model holds bf16 values
-/// only.
+/// Rows are looked up, not multiplied, so they stay as stored, except that a bf16 model holds only bf16
+/// values.
 void copy_embeddings(const tensor_ref& tensor, kernels::dtype model_type, embedding_rows& out) {
   const auto vocab = tensor.shape.front();
   const auto hidden = tensor.shape.back();
   const auto bf16 = model_type == kernels::dtype::bf16;
   const auto type = bf16 ? kernels::dtype::bf16 : to_dtype(tensor.type);
-  const auto per_line = std::size_t{64} * 8 / kernels::bits_of(type);
-  const auto stride = (hidden + per_line - 1) / per_line * per_line;
-  out.storage = kernels::buffer(kernels::bytes_of(type, vocab * stride));
+  const auto stride = embedding_stride(type, hidden);
+  out.storage = kernels::buffer(embedding_bytes(type, vocab, hidden));
   out.rows = {out.storage.data(), type, vocab, hidden, stride};
   const auto row_bytes = hidden * element_bytes(tensor.type);
   for (std::size_t r = 0; r < vocab; ++r) {
@@ -64,12 +62,10 @@ std::size_t embedding_rows::num_bytes() const noexcept {
 }
 
 std::size_t cpu_weights::largest_expert(std::size_t layer) const {
-  return shapes_of_mlp(expert_format(quant(), type()), config().hidden,
-                       config().layers.at(layer).moe()->intermediate)
-      .bytes();
+  return shapes_of_mlp(expert_format(quant(), type()), expert_tensors(config(), layer, 0)).bytes();
 }
 
-/// Integer sums of int8 rows are 32 bits wide: no matrix may be longer than they hold.
+/// Integer sums of int8 rows have 32 bits, which bounds the length of matrices.
 void cpu_weights::check_integer_sums() const {
   if (quant().rows != kernels::row_quant::int8)
     return;
@@ -83,17 +79,17 @@ void cpu_weights::check_integer_sums() const {
   const auto dense = dense_format(quant(), type());
   check(dense, config().hidden, "the LM head");
   for (std::size_t i = 0; i < config().num_layers(); ++i) {
-    const auto& layer = config().layers[i];
     const auto name = "layer " + std::to_string(i) + ": ";
-    check(dense, layer.attention.num_heads * layer.attention.head_dim, name + "attention's output");
-    if (const auto* mlp = std::get_if<dense_mlp_spec>(&layer.mlp))
-      check(dense, mlp->intermediate, name + "the MLP's down projection");
-    if (const auto* moe = layer.moe()) {
-      check(experts, config().hidden, name + "an expert");
-      check(experts, moe->intermediate, name + "an expert's down projection");
-      if (moe->shared)
-        check(dense, moe->shared->intermediate, name + "the shared expert's down projection");
-    }
+    for (const auto& op : config().layers[i].operations)
+      if (const auto* project = std::get_if<project_op>(&op))
+        check(format_of(project->matrix, quant(), type()), project->matrix.inputs(),
+              "'" + project->matrix.parts.front().name + "'");
+      else if (const auto* mlp = std::get_if<feed_forward_op>(&op))
+        check(dense, mlp->mlp.intermediate(), "'" + mlp->mlp.down.name + "'");
+      else if (const auto* route = std::get_if<route_op>(&op)) {
+        check(experts, route->experts.hidden, name + "an expert");
+        check(experts, route->experts.intermediate, name + "an expert's down projection");
+      }
   }
 }
 
@@ -102,18 +98,26 @@ cpu_weights::cpu_weights(model_config config, kernels::dtype type, const quantiz
   check_integer_sums();
 }
 
-void cpu_weights::finish(kernels::expert_weights& weights) const {
+void cpu_weights::finish(kernels::expert_weights& weights, const mlp_ref& ref,
+                         std::vector<float> biases) const {
   finish(weights.gate_up);
   finish(weights.down);
-  weights.act = config().activation;
+  weights.act = ref.act;
+  weights.act_limit = ref.act_limit;
+  weights.biases = std::move(biases);
+  if (!weights.biases.empty()) {
+    weights.gate_bias = weights.biases.data();
+    weights.up_bias = ref.up ? weights.gate_bias + ref.intermediate() : nullptr;
+    weights.down_bias = weights.gate_bias + (ref.num_matrices() - 1) * ref.intermediate();
+  }
 }
 
-kernels::expert_weights cpu_weights::assemble(kernels::packed_matrix gate_up,
-                                              kernels::packed_matrix down) const {
+kernels::expert_weights cpu_weights::assemble(std::size_t layer, kernels::packed_matrix gate_up,
+                                              kernels::packed_matrix down, std::vector<float> biases) const {
   kernels::expert_weights result;
   result.gate_up = std::move(gate_up);
   result.down = std::move(down);
-  finish(result);
+  finish(result, expert_tensors(config(), layer, 0), std::move(biases));
   return result;
 }
 
@@ -142,7 +146,7 @@ void checkpoint_source::code(kernels::packed_matrix& matrix) const {
     matrix = std::move(*coded);
 }
 
-// Both or neither: a file names one format for them.
+// Both or neither: a file has one format for them.
 void checkpoint_source::code(kernels::expert_weights& weights) const {
   if (coding_ == weight_coding::none || weights.gate_up.format() != kernels::packed_format::bf16_pair)
     return;
@@ -163,33 +167,42 @@ auto checkpoint_source::packed(const std::string& name, const Pack& pack) const 
   }
 }
 
-kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> names, bool plain) const {
+kernels::packed_matrix checkpoint_source::matrix(const matrix_ref& ref) const {
   std::vector<tensor_ref> parts;
-  for (const auto& name : names)
-    parts.push_back(tensors_->read(name));
-  auto result = packed(names.front(), [&] {
-    return pack_rows(plain ? kernels::format_for(type()) : dense_format(quant(), type()), parts, set_);
-  });
+  for (const auto& part : ref.parts)
+    parts.push_back(tensors_->read(part.name));
+  auto result =
+      packed(ref.parts.front().name, [&] { return pack_rows(format_of(ref, quant(), type()), parts, set_); });
   for (const auto& part : parts)
     release_pages({part.data, part.num_bytes});
-  if (!plain)
+  // A head is a part: its product needs one format for all heads, and coding decides for each alone.
+  if (ref.storage == matrix_storage::quantizable && !ref.parts.front().is_part)
     code(result);
   finish(result);
   return result;
 }
 
-kernels::expert_weights checkpoint_source::mlp(const std::string& prefix) const {
-  const auto& gate = tensors_->read(prefix + "gate_proj.weight");
-  const auto& up = tensors_->read(prefix + "up_proj.weight");
-  const auto& down = tensors_->read(prefix + "down_proj.weight");
-  auto result = packed(prefix, [&] { return pack_mlp(dense_format(quant(), type()), gate, up, down, set_); });
+kernels::expert_weights checkpoint_source::mlp(const mlp_ref& ref, kernels::packed_format format) const {
+  const auto& gate = tensors_->read(ref.gate.name);
+  const auto* up = ref.up ? &tensors_->read(ref.up->name) : nullptr;
+  const auto& down = tensors_->read(ref.down.name);
+  auto result = packed(ref.name, [&] { return pack_mlp(format, gate, up, down, set_); });
   code(result);
-  finish(result);
+  std::vector<float> biases;
+  for (const auto& bias : ref.biases) {
+    const auto values = tensors_->floats(bias.name);
+    biases.insert(biases.end(), values.begin(), values.end());
+  }
+  finish(result, ref, std::move(biases));
   return result;
 }
 
+kernels::expert_weights checkpoint_source::mlp(const mlp_ref& ref) const {
+  return mlp(ref, dense_format(quant(), type()));
+}
+
 embedding_rows checkpoint_source::embeddings() const {
-  const auto& tensor = tensors_->read(embeddings_name);
+  const auto& tensor = tensors_->read(config().embeddings.name);
   embedding_rows result;
   if (quant().dense != dense_quant::none)
     quantize_embeddings(tensor, result);
@@ -200,19 +213,26 @@ embedding_rows checkpoint_source::embeddings() const {
 }
 
 kernels::expert_weights checkpoint_source::expert(std::size_t layer, std::size_t expert) const {
-  const auto names = expert_tensors(config(), layer, expert);
-  const auto& gate = tensors_->read(names.gate);
-  const auto& up = tensors_->read(names.up);
-  const auto& down = tensors_->read(names.down);
-  auto result =
-      packed(names.gate, [&] { return pack_mlp(expert_format(quant(), type()), gate, up, down, set_); });
-  code(result);
-  finish(result);
-  return result;
+  return mlp(expert_tensors(config(), layer, expert), expert_format(quant(), type()));
 }
 
-mlp_shapes shapes_of_mlp(kernels::packed_format format, std::size_t hidden, std::size_t intermediate) {
-  return {{format, intermediate, hidden, 2}, {format, hidden, intermediate, 1}};
+std::size_t embedding_stride(kernels::dtype type, std::size_t hidden) {
+  const auto per_line = std::size_t{64} * 8 / kernels::bits_of(type);
+  return (hidden + per_line - 1) / per_line * per_line;
+}
+
+std::size_t embedding_bytes(kernels::dtype type, std::size_t vocab, std::size_t hidden) {
+  return kernels::bytes_of(type, vocab * embedding_stride(type, hidden))
+         + (type == kernels::dtype::int8 ? vocab * sizeof(float) : 0);
+}
+
+mlp_shapes shapes_of_mlp(kernels::packed_format format, const mlp_ref& ref) {
+  const auto ffn = ref.intermediate();
+  const auto hidden = ref.gate.shape.back();
+  const auto firsts = ref.num_matrices() - 1;
+  return {.gate_up = {format, ffn, hidden, firsts},
+          .down = {format, hidden, ffn, 1},
+          .num_biases = ref.biases.empty() ? 0 : firsts * ffn + hidden};
 }
 
 kernels::packed_format expert_format(const quantization& quant, kernels::dtype type) {
@@ -241,6 +261,18 @@ kernels::packed_format dense_format(const quantization& quant, kernels::dtype ty
     return kernels::packed_format::int4_group32;
   }
   return kernels::format_for(type);
+}
+
+kernels::packed_format format_of(const matrix_ref& ref, const quantization& quant, kernels::dtype type) {
+  switch (ref.storage) {
+  case matrix_storage::quantizable:
+    break;
+  case matrix_storage::plain:
+    return kernels::format_for(type);
+  case matrix_storage::exact:
+    return kernels::format_for(kernels::dtype::f32);
+  }
+  return dense_format(quant, type);
 }
 
 } // namespace troupe::model

@@ -9,7 +9,7 @@ const char* name_of(device_kind kind) {
   case device_kind::cuda:
     return "cuda-sm90";
   }
-  // Only on x86 have the kernels been compared, and only there do they flush denormals (thread_pool.cpp).
+  // The kernels have been compared only on x86, and flush denormals only there (thread_pool.cpp).
 #if defined(__x86_64__)
   return "cpu-x86";
 #elif defined(__aarch64__)

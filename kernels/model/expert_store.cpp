@@ -10,7 +10,7 @@ namespace troupe::model {
 namespace {
 
 std::size_t bytes_of(const kernels::expert_weights& weights) {
-  return weights.gate_up.bytes().size() + weights.down.bytes().size();
+  return weights.gate_up.bytes().size() + weights.down.bytes().size() + weights.biases.size() * sizeof(float);
 }
 
 } // namespace
@@ -92,6 +92,10 @@ std::size_t expert_store::num_bytes() const {
 
 std::size_t expert_store::expert_bytes(std::size_t layer) const {
   return config().layers.at(layer).moe() == nullptr ? 0 : weights_->largest_expert(layer);
+}
+
+std::size_t expert_store::usual_expert_bytes(std::size_t layer) const {
+  return config().layers.at(layer).moe() == nullptr ? 0 : weights_->usual_expert(layer);
 }
 
 std::optional<std::size_t> expert_store::forward(std::size_t layer, std::span<const expert_rows> batch) {

@@ -14,7 +14,7 @@
 
 namespace troupe::model {
 
-/// Each expert is an immutable snapshot that a computation under way keeps alive.
+/// Each expert is an immutable snapshot, which running computations keep alive.
 class expert_store final : public expert_backend {
  public:
   /// @param ctx  borrowed; computes in `forward` with all of its threads
@@ -30,6 +30,11 @@ class expert_store final : public expert_backend {
 
   std::size_t num_bytes() const override;
   std::size_t expert_bytes(std::size_t layer) const override;
+  std::size_t usual_expert_bytes(std::size_t layer) const override;
+
+  expert_residence place() const override {
+    return weights_->is_mapped() ? expert_residence::page_cache : expert_residence::process;
+  }
 
   const model_config& config() const override { return weights_->config(); }
 
@@ -40,14 +45,14 @@ class expert_store final : public expert_backend {
  private:
   using snapshot = std::shared_ptr<const kernels::expert_weights>;
 
-  /// @errors  model_error where the model has no such expert
+  /// @throws model_error  the model has no such expert
   void check(std::size_t layer, std::size_t expert) const;
   void put(std::size_t layer, std::size_t expert, kernels::expert_weights weights);
 
   kernels::context& ctx_;
   std::shared_ptr<const cpu_weights> weights_;
   mutable std::mutex mutex_;
-  std::vector<std::vector<snapshot>> experts_; // [layer][expert], null where not loaded
+  std::vector<std::vector<snapshot>> experts_; // [layer][expert], null if not loaded
   std::size_t num_bytes_ = 0;
 };
 

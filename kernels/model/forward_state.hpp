@@ -1,9 +1,10 @@
-// The rows of one micro-batch and everything that lives as long as its pass through the model.
+// The rows of one micro-batch, and all state of its pass through the model.
 #pragma once
 
 #include "kernels/attention.hpp"
 #include "kernels/growing_rows.hpp"
 #include "kernels/model/micro_batch.hpp"
+#include "kernels/model/program/operations.hpp"
 #include "kernels/tensor.hpp"
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace troupe::model {
 
-/// The working set of one micro-batch in flight. Buffers grow to the largest micro-batch seen and are kept,
-/// so a state is reused. One per micro-batch in flight; bound to no thread.
+/// The working set of one micro-batch in flight. Buffers grow to the largest micro-batch seen and stay, so a
+/// state is reused. Any thread may use it, one at a time.
 class forward_state {
  public:
   forward_state() = default;
@@ -23,25 +24,27 @@ class forward_state {
 
   std::size_t num_rows() const noexcept { return tokens_.size(); }
 
-  /// The layer whose experts are waited for.
-  std::size_t layer() const noexcept { return layer_; }
+  /// The layer whose experts are awaited.
+  std::size_t layer() const noexcept { return at_.layer; }
 
   /// Experts per row of that layer.
   std::size_t num_topk() const noexcept { return num_topk_; }
 
   std::size_t num_experts() const noexcept { return num_experts_; }
 
-  /// Time that their choice took.
+  /// Duration of their choice.
   std::uint64_t router_ns() const noexcept { return router_ns_; }
 
-  /// What the experts see: [rows, hidden], f32 or bf16 as the model. Valid and unchanged until `resume`, so
-  /// an expert batch can be sent again. Rows start 64-byte aligned: use `row(r)`, the stride is padded.
-  kernels::const_tensor_view normed() const noexcept { return normed_.rows(num_rows()); }
+  /// The experts' input: [rows, hidden], f32 or bf16 as the model. Valid and unchanged until `resume`, so an
+  /// expert batch can be sent again. Rows start 64-byte aligned: use `row(r)`, the stride is padded.
+  kernels::const_tensor_view expert_inputs() const noexcept {
+    return (weighs_input_ ? weighted_ : normed_).rows(num_rows());
+  }
 
   /// [rows · top_k]: experts of each row, best first.
   std::span<const std::uint32_t> topk_ids() const noexcept { return topk_ids_; }
 
-  /// [rows · top_k], f32: what each expert's output is multiplied with when combined.
+  /// [rows · top_k], f32: factors of the experts' outputs for combining.
   std::span<const float> topk_weights() const noexcept { return topk_weights_; }
 
   /// [num_experts + 1]: the (row, slot) pairs of expert e are `expert_entries()` number offsets[e] to
@@ -52,35 +55,54 @@ class forward_state {
   std::span<const std::uint32_t> expert_entries() const noexcept { return expert_entries_; }
 
  private:
-  friend class dense_model;
+  friend class cpu_runner;
 
-  /// Takes a new micro-batch; the working set keeps its memory.
-  void assign(const micro_batch& batch);
+  /// One block table of each sequence, for some of the layers.
+  struct kv_table {
+    std::vector<std::uint32_t> slots;  // of the rows
+    std::vector<std::uint32_t> blocks; // of all sequences, concatenated
+    std::vector<kernels::attention_sequence> sequences;
+  };
+
+  /// Starts a new micro-batch; the working set keeps its memory.
+  void assign(const micro_batch& batch, std::size_t num_tables, std::size_t block_tokens);
+
+  kernels::growing_rows& buffer(rows_of kind);
 
   // The micro-batch.
   std::vector<std::uint32_t> tokens_;
   std::vector<std::uint32_t> positions_;
-  std::vector<std::uint32_t> slots_;
   std::vector<kernels::attention_row> attention_rows_;
-  std::vector<std::uint32_t> blocks_; // all block tables, one behind the other
-  std::vector<kernels::attention_sequence> sequences_;
+  std::vector<kv_table> tables_;
 
-  // Where the pass stands.
-  std::size_t layer_ = 0;
+  // Progress of the pass.
+  struct place {
+    std::size_t layer = 0;
+    std::size_t operation = 0;
+  };
+
+  place at_; // the next operation
   std::size_t num_topk_ = 0;
   std::size_t num_experts_ = 0;
   std::uint64_t router_ns_ = 0;
-  bool shared_computed_ = false;
+  bool weighs_input_ = false; // experts take weighted_ rows
 
   // Activations; "model" is f32 or bf16.
   kernels::growing_rows residual_;      // f32 [rows, hidden]
   kernels::growing_rows normed_;        // model [rows, hidden]
-  kernels::growing_rows qkv_;           // f32 [rows, (heads + 2 kv_heads) · head_dim]
-  kernels::growing_rows attended_;      // model [rows, heads · head_dim]
+  kernels::growing_rows weighted_;      // model [rows, hidden]: normed rows times their weights
+  kernels::growing_rows projected_;     // f32 [rows, width of the product]
+  kernels::growing_rows attended_;      // model [rows, heads · value width]
   kernels::growing_rows mlp_output_;    // model [rows, hidden]: dense MLP or shared expert
   kernels::growing_rows router_logits_; // f32 [rows, experts]
-  kernels::growing_rows last_residual_; // f32 [rows asked for, hidden]
-  kernels::growing_rows last_normed_;   // model [rows asked for, hidden]
+  // Of multi-head latent attention.
+  kernels::growing_rows query_latent_;    // f32 [rows, q_lora_rank]
+  kernels::growing_rows query_normed_;    // model [rows, q_lora_rank]
+  kernels::growing_rows key_latent_;      // f32 [rows, latent + rotated key]
+  kernels::growing_rows absorbed_;        // f32 [rows, heads · key width]
+  kernels::growing_rows attended_latent_; // model [rows, heads · latent]
+  kernels::growing_rows last_residual_;   // f32 [requested rows, hidden]
+  kernels::growing_rows last_normed_;     // model [requested rows, hidden]
   std::vector<std::uint32_t> topk_ids_;
   std::vector<float> topk_weights_;
   std::vector<std::uint32_t> expert_offsets_;

@@ -13,12 +13,12 @@ namespace troupe::model {
 
 namespace {
 
-constexpr std::size_t max_bytes = std::size_t{1} << 20;
-constexpr double least_float = std::numeric_limits<float>::min(); // what is less may be 0 as a float
+constexpr std::size_t most_bytes = std::size_t{1} << 20;
+constexpr double least_float = std::numeric_limits<float>::min(); // smaller numbers may become 0 as a float
 constexpr double largest_float = std::numeric_limits<float>::max();
 
-// Fields that do not change which tokens come: bookkeeping, what transformers returns beside the tokens, and
-// how fast it makes them.
+// Fields without effect on the generated tokens: bookkeeping, additional results of transformers, and its
+// speed.
 constexpr const char* harmless[] = {
     "_from_model_config",
     "bos_token_id",
@@ -42,13 +42,13 @@ constexpr const char* harmless[] = {
     "use_cache",
 };
 
-// Fields whose default, which some writers put down, is 1.
+// Fields with the default 1, which some writers include.
 constexpr const char* nothing_at_1[] = {
     "encoder_repetition_penalty", "length_penalty", "num_beam_groups", "num_beams",
     "num_return_sequences",       "typical_p",
 };
 
-/// Reads fields, and writes down what cannot be taken.
+/// Reads fields, and lists unusable ones.
 class lenient_reader {
  public:
   lenient_reader(const json_object& json, std::vector<std::string>& ignored)
@@ -64,7 +64,7 @@ class lenient_reader {
     return static_cast<float>(*value);
   }
 
-  /// A probability mass: 0 keeps the best token alone, which the least float does too.
+  /// A probability mass: 0 keeps only the best token, and so does the least float.
   std::optional<float> mass(const std::string& key) {
     const auto value = find<double>(key);
     if (!value)
@@ -74,7 +74,7 @@ class lenient_reader {
     return static_cast<float>(std::max(*value, least_float));
   }
 
-  /// Counts beyond 32 bits mean the same as the largest there is: more than anything has.
+  /// Counts beyond 32 bits are equivalent to the largest one.
   std::optional<std::int32_t> count(const std::string& key) {
     const auto value = find<std::int64_t>(key);
     if (!value)
@@ -85,7 +85,7 @@ class lenient_reader {
     return static_cast<std::int32_t>(std::min(*value, largest));
   }
 
-  /// -1 is vLLM's word for all tokens, as 0 is transformers'.
+  /// vLLM writes -1 for all tokens, transformers 0.
   std::optional<std::int32_t> top_k(const std::string& key) {
     if (find<std::int64_t>(key) == -1)
       return 0;
@@ -119,10 +119,10 @@ class lenient_reader {
 
 generation_config parse_generation_config(std::string_view text, const std::string& name,
                                           std::size_t vocab_size) {
-  const auto json = json_object::parse(text, name, max_bytes);
+  const auto json = json_object::parse(text, name, most_bytes);
   generation_config result;
   lenient_reader reader(json, result.ignored);
-  // As for a request's own, but for temperatures, of which any may be recommended.
+  // Bounds as for requests, except that any temperature may be recommended.
   result.temperature = reader.number("temperature", 0.0, largest_float);
   result.top_k = reader.top_k("top_k");
   result.top_p = reader.mass("top_p");
@@ -149,7 +149,7 @@ generation_config load_generation_config(const std::filesystem::path& folder, co
   generation_config result;
   const auto path = folder / "generation_config.json";
   if (std::filesystem::exists(path))
-    result = parse_generation_config(read_text_file(path, max_bytes), path.string(), config.vocab_size);
+    result = parse_generation_config(read_text_file(path, most_bytes), path.string(), config.vocab_size);
   auto& ids = result.eos_token_ids;
   ids.insert(ids.end(), config.eos_token_ids.begin(), config.eos_token_ids.end());
   std::set<std::int32_t> seen;

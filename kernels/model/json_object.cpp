@@ -16,8 +16,8 @@ namespace {
 constexpr int max_depth = 32;
 
 nlohmann::json parse_strictly(std::string_view text, const std::string& name) {
-  // One set of keys per open object: nlohmann keeps the last of repeated keys, and which one counts must not
-  // depend on the parser.
+  // One set of keys per open object: nlohmann keeps the last of repeated keys, but the choice must not depend
+  // on the parser.
   std::vector<std::set<std::string>> open;
   auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using event_t = nlohmann::json::parse_event_t;
@@ -34,7 +34,7 @@ nlohmann::json parse_strictly(std::string_view text, const std::string& name) {
   try {
     return nlohmann::json::parse(text, check);
   } catch (const nlohmann::json::exception& e) {
-    // The parser quotes the text it choked on, which may be long.
+    // The parser quotes the faulty text, which may be long.
     throw model_error(name + ": not valid JSON: " + std::string{e.what()}.substr(0, 200));
   }
 }
@@ -51,6 +51,8 @@ constexpr const char* type_name() {
     return "a string";
   else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
     return "a list of integers";
+  else if constexpr (std::is_same_v<T, std::vector<double>>)
+    return "a list of numbers";
   else
     return "a list of strings";
 }
@@ -126,7 +128,7 @@ struct json_object::state {
   nlohmann::json json;
   std::set<std::string> read;
 
-  /// Null where the field is absent or null, and also where it is false, unless that is a value.
+  /// Null if the field is absent or null, or false unless that is a value.
   const nlohmann::json* find(const std::string& key, bool false_is_a_value = false) {
     read.insert(key);
     const auto i = json.find(key);
@@ -153,6 +155,10 @@ bool json_object::has(const std::string& key) const {
   return state_->find(key) != nullptr;
 }
 
+bool json_object::is_given(const std::string& key) const {
+  return state_->json.contains(key);
+}
+
 template <class T>
 std::optional<T> json_object::find(const std::string& key) const {
   const auto* found = state_->find(key, std::is_same_v<T, bool>);
@@ -177,12 +183,14 @@ template std::optional<double> json_object::find(const std::string&) const;
 template std::optional<std::int64_t> json_object::find(const std::string&) const;
 template std::optional<std::string> json_object::find(const std::string&) const;
 template std::optional<std::vector<std::int64_t>> json_object::find(const std::string&) const;
+template std::optional<std::vector<double>> json_object::find(const std::string&) const;
 template std::optional<std::vector<std::string>> json_object::find(const std::string&) const;
 template bool json_object::at(const std::string&) const;
 template double json_object::at(const std::string&) const;
 template std::int64_t json_object::at(const std::string&) const;
 template std::string json_object::at(const std::string&) const;
 template std::vector<std::int64_t> json_object::at(const std::string&) const;
+template std::vector<double> json_object::at(const std::string&) const;
 template std::vector<std::string> json_object::at(const std::string&) const;
 
 std::vector<std::int64_t> json_object::one_or_many(const std::string& key) const {

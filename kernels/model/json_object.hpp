@@ -1,3 +1,4 @@
+// A JSON object that is read field by field, with errors that name file and field.
 #pragma once
 
 #include <cstddef>
@@ -10,31 +11,33 @@
 
 namespace troupe::model {
 
-/// A JSON object read field by field: every message names the file and the field, and it remembers which
-/// fields were asked for, so that a reader can name what it did not understand.
+/// It records which fields were read, so that a reader can list the others.
 ///
 /// Supported field types T: bool, double, std::int64_t, std::string, std::vector<std::int64_t>,
-/// std::vector<std::string>. As Python programs take it, an integer may be written as 20.0 and a boolean as 0
-/// or 1, and `false` in the place of a number, string, list or object says that there is none.
+/// std::vector<double>, std::vector<std::string>. As in Python programs, an integer may be written as 20.0
+/// and a boolean as 0 or 1, and `false` in place of a number, string, list or object means none.
 class json_object {
  public:
-  /// @param name  how to call the document in messages
-  /// @errors  model_error: longer than `max_bytes`, not JSON, nested deeper than 32, a repeated key, not
-  ///          an object
+  /// @param name  name of the document in messages
+  /// @throws model_error  longer than `max_bytes`, not JSON, nested deeper than 32, a repeated key, or no
+  /// object
   static json_object parse(std::string_view text, const std::string& name, std::size_t max_bytes);
 
   json_object(json_object&&) noexcept;
   ~json_object();
 
-  /// Whether the field is there and neither null nor false.
+  /// Whether the field exists and is neither null nor false.
   bool has(const std::string& key) const;
 
-  /// @returns the field, or nothing when it is absent or null (or false, unless T is bool). @errors
-  /// model_error when it has another type
+  /// Whether the field exists, null included.
+  bool is_given(const std::string& key) const;
+
+  /// @returns the field, or empty if it is absent or null (or false, unless T is bool)
+  /// @throws model_error  it has another type
   template <class T>
   std::optional<T> find(const std::string& key) const;
 
-  /// @errors  model_error when `find` gives nothing or the field has another type
+  /// @throws model_error  `find` returns nothing, or the field has another type
   template <class T>
   T at(const std::string& key) const;
 
@@ -44,26 +47,26 @@ class json_object {
     return found ? *std::move(found) : fallback;
   }
 
-  /// A list of integers that may also be given as one integer; empty when `find` gives nothing.
+  /// A list of integers that may also be written as one integer; empty if `find` returns nothing.
   std::vector<std::int64_t> one_or_many(const std::string& key) const;
 
-  /// @returns the nested object (named "outer: key" in messages), or nothing when it is absent, null, false
-  ///          or an empty list
+  /// @returns the nested object (named "outer: key" in messages), or empty if it is absent, null, false or an
+  /// empty list
   std::optional<json_object> object(const std::string& key) const;
 
   /// Marks a field as understood without reading it.
   void ignore(const std::string& key) const;
 
-  /// Whether the field is there and neither null, false, 0 nor empty.
+  /// Whether the field exists and is neither null, false, 0 nor empty.
   bool says_something(const std::string& key) const;
 
   /// Whether the field is an object.
   bool is_object(const std::string& key) const;
 
-  /// The field as it is written, at most 64 bytes, for messages; "null" when it is absent.
+  /// The field as written, at most 64 bytes, for messages; "null" if absent.
   std::string text(const std::string& key) const;
 
-  /// Fields that nobody asked for and that say something.
+  /// Fields that were not read and have a non-empty value.
   std::vector<std::string> unread() const;
 
   /// The keys, sorted.

@@ -14,6 +14,13 @@ constexpr std::size_t max_rope_bytes = std::size_t{1} << 30;
 
 } // namespace
 
+void check_kv_type(const model_config& config, kernels::dtype type) {
+  const auto is_latent = [](const layer_program& layer) { return layer.find<attend_latent_op>() != nullptr; };
+  if (type == kernels::dtype::int8 && std::ranges::any_of(config.layers, is_latent))
+    throw model_error("--kv-cache-dtype int8: the KV cache of " + config.architecture
+                      + " holds latents, which are not quantized; choose auto");
+}
+
 std::size_t positions_of(const model_config& config, const load_options& options) {
   const auto wanted = options.max_positions == 0 ? config.max_context : options.max_positions;
   const auto positions = std::min(wanted, config.max_context);

@@ -10,14 +10,14 @@ namespace troupe::model {
 
 namespace {
 
-// Of the KV cache.
+// In the KV cache.
 constexpr std::size_t block_tokens = 16;
 
 std::shared_ptr<const cpu_weights> open_matched(const std::filesystem::path& folder, dtype_choice choice) {
   auto config = load_config(folder);
   auto weights = std::make_shared<checkpoint>(checkpoint::open(folder));
   weights->match(config);
-  const auto type = resolve_dtype(choice, *weights);
+  const auto type = resolve_dtype(choice, *weights, config);
   return std::make_shared<const checkpoint_source>(std::move(weights), std::move(config), type);
 }
 
@@ -32,7 +32,7 @@ local_forward::local_forward(std::unique_ptr<compute_backend> backend, const loa
       for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
         experts_->load(layer, expert);
   blocks_.resize((attention_->max_positions() + block_tokens - 1) / block_tokens);
-  // Backwards, so that nothing works only because blocks happen to lie in order.
+  // Backwards, so that nothing works only because blocks are in order.
   std::iota(blocks_.rbegin(), blocks_.rend(), std::uint32_t{0});
   attention_->reserve_kv(block_tokens, blocks_.size());
 }

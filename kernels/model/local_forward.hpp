@@ -1,4 +1,4 @@
-// A whole model in one process, without actors: for tests and for looking at a model.
+// A whole model in one process, without actors: for tests and for examining a model.
 #pragma once
 
 #include "kernels/context.hpp"
@@ -13,11 +13,11 @@
 
 namespace troupe::model {
 
-/// One sequence at a time through attention and expert side, with a KV cache of its own.
+/// One sequence at a time through attention and expert side, with its own KV cache.
 class local_forward {
  public:
   /// Loads a model with all its experts.
-  /// @errors  model_error
+  /// @throws model_error
   local_forward(std::unique_ptr<compute_backend> backend, const load_options& options);
 
   /// The same on the CPU, with all experts of an opened source.
@@ -38,11 +38,12 @@ class local_forward {
   void reset() noexcept { length_ = 0; }
 
   /// Appends tokens to the sequence in one micro-batch.
-  /// @returns logits behind each of them, [tokens.size(), vocab_size]
-  /// @errors  model_error for a token beyond the vocabulary or a sequence beyond max_positions
+  /// @returns logits after each of them, [tokens.size(), vocab_size]
+  /// @throws model_error  a token is outside the vocabulary, or the sequence exceeds max_positions
   std::vector<float> append(std::span<const std::uint32_t> tokens);
 
-  /// Appends a prompt in chunks. @returns as append, for all chunks
+  /// Appends a prompt in chunks.
+  /// @returns as append, for all chunks
   std::vector<float> prefill(std::span<const std::uint32_t> tokens, std::size_t chunk);
 
   /// Continues with the most probable token (the lowest id among equals) `count` times.

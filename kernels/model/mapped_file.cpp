@@ -1,6 +1,7 @@
 #include "kernels/model/mapped_file.hpp"
 
 #include "kernels/model/error.hpp"
+#include "kernels/model/file_access.hpp"
 
 #include <cerrno>
 #include <cstdint>
@@ -22,6 +23,8 @@ struct descriptor {
     if (fd >= 0)
       ::close(fd);
   }
+
+  int release() { return std::exchange(fd, -1); }
 };
 
 [[noreturn]] void fail(const std::filesystem::path& path) {
@@ -32,10 +35,11 @@ std::int64_t time_of(const struct stat& status) {
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
-/// The pages that a part of a mapped file touches.
+/// The pages of a part of a mapped file.
 std::span<std::byte> pages_of(std::span<const std::byte> mapped) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const auto before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page; // of the first page, not ours
+  // Bytes of the first page before the part.
+  const auto before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page;
   // madvise rounds up to whole pages.
   return {const_cast<std::byte*>(mapped.data()) - before, before + mapped.size()};
 }
@@ -43,8 +47,8 @@ std::span<std::byte> pages_of(std::span<const std::byte> mapped) {
 } // namespace
 
 mapped_file::mapped_file(const std::filesystem::path& path) : path_(path) {
-  // Non-blocking, so that a FIFO in the place of a file is refused instead of waited for.
-  const descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  // Non-blocking, so that a FIFO in place of a file is refused instead of waited for.
+  descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
 
   struct stat status {};
 
@@ -62,10 +66,14 @@ mapped_file::mapped_file(const std::filesystem::path& path) : path_(path) {
   if (mapped == MAP_FAILED)
     fail(path);
   data_ = static_cast<const std::byte*>(mapped);
+  // For reads through the descriptor; faults of the mapping follow madvise.
+  ::posix_fadvise(file.fd, 0, 0, POSIX_FADV_RANDOM);
+  fd_ = file.release();
 }
 
 mapped_file::mapped_file(mapped_file&& other) noexcept
     : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
       data_(std::exchange(other.data_, nullptr)),
       num_bytes_(std::exchange(other.num_bytes_, 0)),
       device_(other.device_),
@@ -75,6 +83,16 @@ mapped_file::mapped_file(mapped_file&& other) noexcept
 mapped_file::~mapped_file() {
   if (data_ != nullptr)
     ::munmap(const_cast<std::byte*>(data_), num_bytes_);
+  if (fd_ >= 0)
+    ::close(fd_);
+}
+
+bool mapped_file::read_at(std::uint64_t offset, std::span<std::byte> into) const noexcept {
+  return read_whole(fd_, offset, into);
+}
+
+void mapped_file::prefetch_at(std::uint64_t offset, std::size_t num_bytes) const noexcept {
+  ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(num_bytes), POSIX_FADV_WILLNEED);
 }
 
 void mapped_file::advise_huge_pages() const noexcept {
@@ -103,16 +121,11 @@ bool mapped_file::is_written_to() const noexcept {
 
 bool populate_pages(std::span<const std::byte> mapped) noexcept {
   const auto pages = pages_of(mapped);
-  ::madvise(pages.data(), pages.size(), MADV_HUGEPAGE); // a hint: few file systems have huge ones
-  return populate_sample(mapped);
-}
-
-bool populate_sample(std::span<const std::byte> mapped) noexcept {
-  const auto pages = pages_of(mapped);
+  ::madvise(pages.data(), pages.size(), MADV_HUGEPAGE); // a hint: few file systems have huge pages
   // A hint: an older kernel reads the pages when they are touched.
 #ifdef MADV_POPULATE_READ
-  // These two only say that touching a page would be a SIGBUS; what else may go wrong leaves it to be read
-  // then.
+  // Only these two errors mean that touching a page would cause SIGBUS; after any other the page can be read
+  // on demand.
   return ::madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0
          || (errno != EFAULT && errno != EHWPOISON);
 #else
@@ -123,11 +136,11 @@ bool populate_sample(std::span<const std::byte> mapped) noexcept {
 
 void release_pages(std::span<const std::byte> mapped) noexcept {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  // Whole pages only: others may use what else is in the first and the last one.
+  // Whole pages only: the first and the last one may hold other data in use.
   const auto skipped = (page - reinterpret_cast<std::uintptr_t>(mapped.data()) % page) % page;
   if (mapped.size() < skipped + page)
     return;
-  // A hint: where it fails, the pages merely stay.
+  // A hint: if it fails, the pages merely stay.
   ::madvise(const_cast<std::byte*>(mapped.data()) + skipped, (mapped.size() - skipped) / page * page,
             MADV_DONTNEED);
 }

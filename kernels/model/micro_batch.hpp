@@ -1,4 +1,4 @@
-// What goes through a model together, and where it stops.
+// A micro-batch, the unit that passes a model, and the places where it stops.
 #pragma once
 
 #include <cstdint>
@@ -6,33 +6,31 @@
 
 namespace troupe::model {
 
-/// One token of one sequence.
+/// One token of one sequence, which sees its whole past.
 struct batch_row {
-  /// No other row's mask is extended: the token sees its whole past.
-  static constexpr std::uint32_t causal = ~std::uint32_t{0};
-
   std::uint32_t token = 0;
   std::uint32_t position = 0;
   /// Index into `micro_batch::sequences`.
   std::uint32_t sequence = 0;
-  /// Where its key and value go: block · block_tokens + offset in the block.
+  /// Destination of its key and value: block · block_tokens + offset in the block.
   std::uint32_t kv_slot = 0;
-  /// Row of a speculative tree that this one follows. Only `causal` is accepted so far.
-  std::uint32_t mask_parent = causal;
 };
 
-/// What goes through the model together: rows of any sequences, prefill and decode, in any order, as long as
-/// a sequence's earlier tokens are in the cache or in this micro-batch.
+/// Rows of any sequences, prefill and decode, in any order. A sequence's earlier tokens must be in the cache
+/// or in this micro-batch.
 struct micro_batch {
   std::span<const batch_row> rows;
   /// Block table of each sequence, covering the positions of its rows. Copied by `begin`.
   std::span<const std::span<const std::uint32_t>> sequences;
+  /// Of backends with several tables for each sequence, the others: that of table t and sequence s is number
+  /// (t − 1) · sequences.size() + s. Blocks that the table's layers do not see may have any number.
+  std::span<const std::span<const std::uint32_t>> further_tables{};
 };
 
 /// Why the model stopped.
 enum class pause : std::uint8_t {
   experts, ///< a routed layer: send its rows to their experts, then resume
-  done,    ///< behind the last layer: ask for logits
+  done,    ///< after the last layer: request logits
 };
 
 } // namespace troupe::model

@@ -4,7 +4,7 @@
 
 namespace troupe::model {
 
-kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
+kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights, const model_config& config) {
   switch (choice) {
   case dtype_choice::float32:
     return kernels::dtype::f32;
@@ -13,8 +13,9 @@ kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
   case dtype_choice::automatic:
     break;
   }
-  // A matrix of products decides: some checkpoints keep norms and routers wider than the rest.
-  const auto& sample = weights.at("model.layers.0.self_attn.q_proj.weight");
+  // A matrix of products decides: some checkpoints keep norms and routers in a wider type.
+  const auto& first = *config.layers.front().find<project_op>();
+  const auto& sample = weights.at(first.matrix.parts.front().name);
   return sample.type == storage_dtype::bfloat16 ? kernels::dtype::bf16 : kernels::dtype::f32;
 }
 
@@ -25,8 +26,14 @@ std::string numerics_class(kernels::dtype type, const quantization& quant,
          + std::to_string(kernels::arithmetic_revision);
 }
 
+std::string attention_class(std::string name, const model_config& config, std::size_t positions) {
+  if (&config.rope_for(positions) != &config.rope)
+    name.insert(name.rfind('/'), "+short-rope");
+  return name;
+}
+
 std::optional<class_parts> parts_of_class(const std::string& name) {
-  // Few enough to try them all, so that no second place knows how names are made.
+  // Few enough to try them all: only one place knows how names are made.
   for (const auto type : {kernels::dtype::f32, kernels::dtype::bf16})
     for (int experts = 0; experts <= static_cast<int>(last_expert_quant); ++experts)
       for (int dense = 0; dense <= static_cast<int>(last_dense_quant); ++dense)

@@ -1,5 +1,7 @@
 #include "kernels/model/open_weights.hpp"
 
+#include "kernels/model/fingerprint_store.hpp"
+
 #include <utility>
 
 namespace troupe::model {
@@ -38,8 +40,10 @@ std::shared_ptr<const tensor_source> open_tensors(const std::filesystem::path& f
   weights->match(config);
   if (options.unused_tensors && !weights->unused().empty())
     options.unused_tensors(weights->unused());
-  const auto type = resolve_dtype(options.dtype, *weights);
-  return std::make_shared<const tensor_source>(std::move(weights), config, type, options.quant);
+  const auto type = resolve_dtype(options.dtype, *weights, config);
+  auto fingerprint = kept_fingerprint(*weights, config, options.fingerprints);
+  return std::make_shared<const tensor_source>(std::move(weights), config, type, options.quant,
+                                               std::move(fingerprint));
 }
 
 std::shared_ptr<const cpu_weights> open_weights(const std::filesystem::path& folder,

@@ -1,5 +1,4 @@
-// From a model folder, or a cache, to its weights: as tensors, or in the layout that the CPU's kernels
-// stream.
+// Opens a model's weights in a folder or cache, as tensors or in the layout of the CPU's kernels.
 #pragma once
 
 #include "kernels/model/cpu_weights.hpp"
@@ -18,34 +17,37 @@ namespace troupe::model {
 struct open_options {
   dtype_choice dtype = dtype_choice::automatic;
   quantization quant{};
-  /// Of a folder of packed weights: where `quant` says none, whatever is there will do.
+  /// For a folder of packed weights: if `quant` is none, any quantization is accepted.
   bool experts_as_packed = true;
   bool dense_as_packed = true;
-  /// Whose kernels help to quantize (`select_isa`): with every set's the bytes are the same.
+  /// Its kernels help to quantize (`select_isa`); the bytes are the same for every set.
   kernels::isa set = kernels::isa::portable;
-  /// Of a checkpoint; a folder of packed weights stays as it is.
+  /// For a checkpoint; a folder of packed weights is unchanged.
   weight_coding coding = weight_coding::none;
-  /// Asked in place of it, where it is there, once a checkpoint has been opened.
+  /// Replaces `coding` if present; called once a checkpoint has been opened.
   std::function<weight_coding(const tensor_source&)> choose_coding{};
-  /// Of packed weights.
+  /// For packed weights.
   weight_memory memory = weight_memory::mapped;
-  /// Told the tensors of a checkpoint that the model does not need, where there are any.
+  /// Receives the unused tensors of a checkpoint, if there are any.
   std::function<void(std::span<const std::string>)> unused_tensors{};
-  /// Where a checkpoint is packed once and mapped from then on; no folder: it is converted at every start.
+  /// Where a checkpoint's fingerprint is saved if its own folder is not writable; empty: nowhere.
+  std::filesystem::path fingerprints{};
+  /// Where a checkpoint is packed once and mapped from then on; without a folder it is converted at every
+  /// start.
   cache_options cache{};
 };
 
-/// Opens the checkpoint for a backend that packs its tensors itself. Only dtype, quantization and
-/// `unused_tensors` are looked at.
+/// Opens the checkpoint for a backend that packs its tensors itself. Uses only dtype, quantization,
+/// `unused_tensors` and `fingerprints`.
 ///
-/// @errors  model_error; a folder of packed weights is one
+/// @throws model_error, also for a folder of packed weights
 std::shared_ptr<const tensor_source> open_tensors(const std::filesystem::path& folder,
                                                   const model_config& config, const open_options& options);
 
 /// Opens the packed file of a folder that `troupe quantize` wrote, the packed file in the cache (which is
-/// written first where it is missing, once, also when several processes ask), or the checkpoint.
+/// written first if missing, once even for several processes), or the checkpoint.
 ///
-/// @errors  model_error; a packed folder that does not hold what `dtype` and `quant` ask for is one
+/// @throws model_error, also if a packed folder does not hold what `dtype` and `quant` ask for
 std::shared_ptr<const cpu_weights> open_weights(const std::filesystem::path& folder,
                                                 const model_config& config, const open_options& options);
 

@@ -4,8 +4,10 @@
 #include "kernels/coded_bf16.hpp"
 #include "kernels/model/error.hpp"
 #include "kernels/model/packed_format.hpp"
+#include "kernels/model/required_tensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -13,19 +15,25 @@ namespace troupe::model {
 
 namespace {
 
-/// Copies between `flat`, which begins at `offset` of two pieces that follow one another, and those pieces.
-template <class First, class Second, class Copy>
-void for_each_piece(std::size_t offset, std::size_t length, First first, Second second, const Copy& copy) {
-  const auto in_first = offset < first.size() ? std::min(length, first.size() - offset) : 0;
-  if (in_first > 0)
-    copy(first.subspan(offset, in_first), std::size_t{0});
-  if (in_first < length)
-    copy(second.subspan(offset + in_first - first.size(), length - in_first), in_first);
+/// Calls `copy` for each part of consecutive pieces that lies in `length` bytes from `offset` on, with its
+/// place in those.
+template <class Pieces, class Copy>
+void for_each_piece(std::size_t offset, std::size_t length, const Pieces& pieces, const Copy& copy) {
+  std::size_t done = 0;
+  for (const auto& piece : pieces) {
+    if (const auto count = offset < piece.size() ? std::min(length - done, piece.size() - offset) : 0;
+        count > 0) {
+      copy(piece.subspan(offset, count), done);
+      done += count;
+    }
+    offset -= std::min(offset, piece.size());
+  }
 }
 
-std::uint64_t checksum_of_both(std::span<const std::byte> first, std::span<const std::byte> second) {
-  const std::span<const std::byte> pieces[] = {first, second};
-  return checksum_of(pieces);
+using expert_pieces = std::array<std::span<const std::byte>, 3>;
+
+expert_pieces pieces_of(const kernels::expert_weights& weights) {
+  return {weights.gate_up.bytes(), weights.down.bytes(), std::as_bytes(std::span{weights.biases})};
 }
 
 kernels::packed_matrix checked(kernels::packed_matrix matrix) {
@@ -55,22 +63,25 @@ packed_expert::packed_expert(std::string layout, std::shared_ptr<const kernels::
     : layout_(std::move(layout)), source_(std::move(source)), weights_(std::move(weights)) {}
 
 std::size_t packed_expert::num_bytes() const noexcept {
-  return weights_->gate_up.bytes().size() + weights_->down.bytes().size();
+  std::size_t sum = 0;
+  for (const auto& piece : pieces_of(*weights_))
+    sum += piece.size();
+  return sum;
 }
 
 std::uint64_t packed_expert::checksum() const {
-  return checksum_of_both(weights_->gate_up.bytes(), weights_->down.bytes());
+  return checksum_of(pieces_of(*weights_));
 }
 
 void packed_expert::read(std::size_t offset, std::span<std::byte> out) const {
-  for_each_piece(offset, out.size(), weights_->gate_up.bytes(), weights_->down.bytes(),
+  for_each_piece(offset, out.size(), pieces_of(*weights_),
                  [&](std::span<const std::byte> piece, std::size_t at) {
                    std::memcpy(out.data() + at, piece.data(), piece.size());
                  });
 }
 
 arriving_expert::arriving_expert(const cpu_weights& weights, std::size_t layer, const std::string& layout) {
-  // Where BF16 is asked for it may be coded: the same values.
+  // BF16 may also be coded: the values are the same.
   auto format = expert_format(weights.quant(), weights.type());
   const auto wanted = expert_layout(weights, layer, format);
   if (format == kernels::packed_format::bf16_pair
@@ -79,26 +90,30 @@ arriving_expert::arriving_expert(const cpu_weights& weights, std::size_t layer, 
   else if (layout != wanted)
     throw model_error("the expert is laid out as '" + layout.substr(0, 200) + "' there, and as '" + wanted
                       + "' here");
-  shapes_ =
-      shapes_of_mlp(format, weights.config().hidden, weights.config().layers[layer].moe()->intermediate);
+  layer_ = layer;
+  shapes_ = shapes_of_mlp(format, expert_tensors(weights.config(), layer, 0));
   gate_up_ = kernels::buffer(shapes_.gate_up.bytes());
   down_ = kernels::buffer(shapes_.down.bytes());
+  biases_.resize(shapes_.num_biases);
 }
 
 void arriving_expert::write(std::size_t offset, std::span<const std::byte> bytes) {
-  for_each_piece(offset, bytes.size(), gate_up_.bytes(), down_.bytes(),
-                 [&](std::span<std::byte> piece, std::size_t at) {
-                   std::memcpy(piece.data(), bytes.data() + at, piece.size());
-                 });
+  const std::array<std::span<std::byte>, 3> pieces{gate_up_.bytes(), down_.bytes(),
+                                                   std::as_writable_bytes(std::span{biases_})};
+  for_each_piece(offset, bytes.size(), pieces, [&](std::span<std::byte> piece, std::size_t at) {
+    std::memcpy(piece.data(), bytes.data() + at, piece.size());
+  });
 }
 
 std::uint64_t arriving_expert::checksum() const {
-  return checksum_of_both(gate_up_.bytes(), down_.bytes());
+  const expert_pieces pieces{gate_up_.bytes(), down_.bytes(), std::as_bytes(std::span{biases_})};
+  return checksum_of(pieces);
 }
 
 kernels::expert_weights arriving_expert::assemble(const cpu_weights& weights) {
-  return weights.assemble(checked(kernels::packed_matrix::own(shapes_.gate_up, std::move(gate_up_))),
-                          checked(kernels::packed_matrix::own(shapes_.down, std::move(down_))));
+  return weights.assemble(layer_, checked(kernels::packed_matrix::own(shapes_.gate_up, std::move(gate_up_))),
+                          checked(kernels::packed_matrix::own(shapes_.down, std::move(down_))),
+                          std::move(biases_));
 }
 
 } // namespace troupe::model

@@ -1,5 +1,5 @@
-// One expert's packed bytes on their way from one process to another: read where it is loaded, put together
-// where it is to be.
+// One expert's packed bytes for transfer between processes: read where it is loaded, assembled at the
+// destination.
 #pragma once
 
 #include "kernels/buffer.hpp"
@@ -12,20 +12,21 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace troupe::model {
 
-/// Names how an expert of `layer` lies in memory in `format`: format, shape, the layout's version, the
-/// arithmetic revision and which config.json asks for it. Processes that agree on it may exchange the bytes.
-/// E.g. "bf16-coded 64x128 v2 r9 config 81985529216486895".
-/// @errors  std::out_of_range or a dense layer's model_error
+/// Names the memory layout of an expert of `layer` in `format`: format, shape, the layout's version, the
+/// arithmetic revision and the config's id. Processes with equal names may exchange the bytes. E.g.
+/// "bf16-coded 64x128 v2 r9 config 81985529216486895".
+/// @throws std::out_of_range, or a dense layer's model_error
 std::string expert_layout(const cpu_weights& weights, std::size_t layer, kernels::packed_format format);
 
-/// An expert that is loaded: the panels of gate and up, then those of down, as an extent of a packed file has
-/// them. Its bytes stay as long as this does, unloaded or not. Immutable; any thread may read.
+/// A loaded expert: the panels of gate and up, those of down, and its biases, like an extent of a packed
+/// file. Keeps its bytes alive, even after unloading. Immutable; any thread may read.
 class packed_expert {
  public:
-  /// @param source  whose memory `weights` may look at
+  /// @param source  owns the memory that `weights` may refer to
   packed_expert(std::string layout, std::shared_ptr<const kernels::expert_weights> weights,
                 std::shared_ptr<const cpu_weights> source);
 
@@ -33,10 +34,10 @@ class packed_expert {
 
   std::size_t num_bytes() const noexcept;
 
-  /// As extents of packed files have it. Reads everything.
+  /// As in extents of packed files. Reads everything.
   std::uint64_t checksum() const;
 
-  /// Copies the bytes from `offset` on. They lie inside.
+  /// Copies the bytes from `offset` on, which must be inside.
   void read(std::size_t offset, std::span<std::byte> out) const;
 
  private:
@@ -45,29 +46,31 @@ class packed_expert {
   std::shared_ptr<const kernels::expert_weights> weights_;
 };
 
-/// An expert whose bytes arrive, in the memory where they will be used.
+/// An expert that is being received, in its final memory.
 class arriving_expert {
  public:
-  /// @errors  model_error where `weights` would lay an expert of `layer` out otherwise, saying both
+  /// @throws model_error naming both layouts, if `weights` has another one for experts of `layer`
   arriving_expert(const cpu_weights& weights, std::size_t layer, const std::string& layout);
 
-  std::size_t num_bytes() const noexcept { return gate_up_.size() + down_.size(); }
+  std::size_t num_bytes() const noexcept { return shapes_.bytes(); }
 
-  /// The bytes from `offset` on. They lie inside.
+  /// Writes bytes from `offset` on, which must be inside.
   void write(std::size_t offset, std::span<const std::byte> bytes);
 
-  /// Of everything, as `packed_expert::checksum`.
+  /// Of all bytes, as `packed_expert::checksum`.
   std::uint64_t checksum() const;
 
-  /// Once, when everything has been written.
-  /// @param weights  those that it was made with
-  /// @errors  model_error where coded weights cannot be right
+  /// Called once, after all bytes were written.
+  /// @param weights  those of the constructor
+  /// @throws model_error  coded weights are invalid
   kernels::expert_weights assemble(const cpu_weights& weights);
 
  private:
+  std::size_t layer_ = 0;
   mlp_shapes shapes_;
   kernels::buffer gate_up_;
   kernels::buffer down_;
+  std::vector<float> biases_;
 };
 
 } // namespace troupe::model

@@ -2,6 +2,7 @@
 
 #include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/error.hpp"
+#include "kernels/model/hex.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -23,7 +24,7 @@ constexpr std::string_view magic = "TROUPEPK";
 constexpr std::size_t max_dimension = std::size_t{1} << 31;
 constexpr std::size_t max_index_bytes = std::size_t{256} << 20;
 
-// Where the header's fields lie; all numbers are little-endian.
+// Offsets of the header's fields; all numbers are little-endian.
 constexpr std::size_t version_at = 8;
 constexpr std::size_t revision_at = 12;
 constexpr std::size_t index_offset_at = 16;
@@ -44,13 +45,6 @@ T get(std::span<const std::byte> bytes, std::size_t at) {
   for (std::size_t i = 0; i < sizeof(T); ++i)
     value = static_cast<T>(value | static_cast<T>(std::to_integer<std::uint8_t>(bytes[at + i])) << (8 * i));
   return value;
-}
-
-std::string hex(std::uint64_t value) {
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4)
-    text += "0123456789abcdef"[value >> shift & 15U];
-  return text;
 }
 
 std::optional<std::uint64_t> from_hex(const std::string& text) {
@@ -79,7 +73,7 @@ std::optional<kernels::dtype> dtype_from(std::string_view text) {
   return find_by_name(text, kernels::dtype::int8, [](kernels::dtype type) { return kernels::name_of(type); });
 }
 
-/// Bytes that kind, format and shape ask for; nothing where they make no sense together.
+/// The size for kind, format and shape; empty if they are inconsistent.
 std::optional<std::uint64_t> expected_bytes(const packed_extent& extent) {
   const auto& shape = extent.shape;
   for (const auto dim : shape)
@@ -91,15 +85,22 @@ std::optional<std::uint64_t> expected_bytes(const packed_extent& extent) {
       return std::nullopt;
     return shape[0] * sizeof(float);
   case extent_kind::matrix:
-  case extent_kind::mlp: {
+  case extent_kind::mlp:
+  case extent_kind::ungated_mlp: {
     const auto format = format_from(extent.format);
+    const bool has_biases = extent.kind != extent_kind::matrix && shape.size() == 3;
     // The product of two dimensions fits 62 bits, times at most 12 bytes: close enough to be checked here.
-    if (!format || shape.size() != 2
+    if (!format || (shape.size() != 2 && !has_biases)
         || shape[0] > std::numeric_limits<std::uint32_t>::max() / shape[1] * 4096)
       return std::nullopt;
     if (extent.kind == extent_kind::matrix)
       return kernels::packed_shape{*format, shape[0], shape[1], 1}.bytes();
-    return shapes_of_mlp(*format, shape[1], shape[0]).bytes();
+    const auto num_biases = has_biases ? shape[2] : 0;
+    const std::size_t firsts = extent.kind == extent_kind::mlp ? 2 : 1;
+    if (has_biases && num_biases != firsts * shape[0] + shape[1])
+      return std::nullopt;
+    return kernels::packed_shape{*format, shape[0], shape[1], firsts}.bytes()
+           + kernels::packed_shape{*format, shape[1], shape[0], 1}.bytes() + num_biases * sizeof(float);
   }
   case extent_kind::embeddings: {
     const auto type = dtype_from(extent.format);
@@ -112,7 +113,7 @@ std::optional<std::uint64_t> expected_bytes(const packed_extent& extent) {
   return std::nullopt;
 }
 
-/// Negative numbers and fractions would be cast silently.
+/// Checked, because negative numbers and fractions would be cast silently.
 std::uint64_t natural(const nlohmann::json& number, const packed_extent& extent) {
   if (!number.is_number_unsigned())
     throw model_error("extent '" + extent.name
@@ -120,7 +121,17 @@ std::uint64_t natural(const nlohmann::json& number, const packed_extent& extent)
   return number.get<std::uint64_t>();
 }
 
-packed_extent decode_extent(const nlohmann::json& entry) {
+nlohmann::ordered_json json_of(const packed_extent& extent) {
+  return {{"name", extent.name},
+          {"kind", name_of(extent.kind)},
+          {"format", extent.format},
+          {"shape", extent.shape},
+          {"offset", extent.offset},
+          {"bytes", extent.num_bytes},
+          {"checksum", hex_of(extent.checksum)}};
+}
+
+packed_extent extent_of(const nlohmann::json& entry) {
   packed_extent extent;
   extent.name = entry.at("name").get<std::string>();
   const auto kind = find_by_name(entry.at("kind").get<std::string>(), extent_kind::embeddings,
@@ -173,6 +184,8 @@ std::string_view name_of(extent_kind kind) noexcept {
     return "matrix";
   case extent_kind::mlp:
     return "mlp";
+  case extent_kind::ungated_mlp:
+    return "ungated-mlp";
   case extent_kind::embeddings:
     return "embeddings";
   }
@@ -238,22 +251,28 @@ packed_header packed_header::decode(std::span<const std::byte> file, const std::
   return header;
 }
 
+std::string encode(const packed_extent& extent) {
+  return json_of(extent).dump();
+}
+
+packed_extent decode_extent(std::string_view json) {
+  try {
+    return extent_of(nlohmann::json::parse(json));
+  } catch (const nlohmann::json::exception& error) {
+    throw model_error("extent: " + std::string{error.what()}.substr(0, 200));
+  }
+}
+
 std::string encode(const packed_index& index) {
   nlohmann::ordered_json json;
   json["fingerprint"] = index.fingerprint;
-  json["config_checksum"] = hex(index.config_checksum);
+  json["config_checksum"] = hex_of(index.config_checksum);
   json["dtype"] = kernels::name_of(index.type);
   json["experts"] = quantization{index.quant.experts}.stored_name();
   json["dense"] = name_of(index.quant.dense);
   json["extents"] = nlohmann::ordered_json::array();
   for (const auto& extent : index.extents)
-    json["extents"].push_back({{"name", extent.name},
-                               {"kind", name_of(extent.kind)},
-                               {"format", extent.format},
-                               {"shape", extent.shape},
-                               {"offset", extent.offset},
-                               {"bytes", extent.num_bytes},
-                               {"checksum", hex(extent.checksum)}});
+    json["extents"].push_back(json_of(extent));
   return json.dump();
 }
 
@@ -275,7 +294,7 @@ packed_index decode_index(std::string_view json, std::uint64_t index_offset, con
     index.type = *type;
     index.quant = {*experts, *dense, kernels::row_quant::none};
     for (const auto& entry : parsed.at("extents"))
-      index.extents.push_back(decode_extent(entry));
+      index.extents.push_back(extent_of(entry));
     check_places(index.extents, index_offset);
   } catch (const model_error& error) {
     throw model_error(file_name + ": index: " + error.what());
@@ -289,10 +308,10 @@ std::string expert_extent_name(std::size_t layer, std::size_t expert) {
   return "layers." + std::to_string(layer) + ".experts." + std::to_string(expert);
 }
 
-std::string matrix_extent_name(std::span<const std::string> tensors) {
+std::string matrix_extent_name(const matrix_ref& matrix) {
   std::string name;
-  for (const auto& tensor : tensors)
-    name += (name.empty() ? "" : "+") + tensor;
+  for (const auto& part : matrix.parts)
+    name += (name.empty() ? "" : "+") + part.name;
   return name;
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/model/packed_source.hpp"
 
 #include "kernels/coded_bf16.hpp"
+#include "kernels/model/required_tensors.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +13,7 @@ namespace troupe::model {
 
 namespace {
 
-/// Where BF16 is asked for it may be coded.
+/// BF16 may be stored coded.
 kernels::packed_format stored_format(const packed_extent& extent, kernels::packed_format wanted) {
   constexpr auto coded = kernels::packed_format::bf16_coded;
   return wanted == kernels::packed_format::bf16_pair && extent.format == kernels::name_of(coded) ? coded
@@ -40,6 +41,13 @@ std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::
       new packed_source(std::move(file), std::move(index), std::move(config), rows, memory, damaged));
 }
 
+std::shared_ptr<const packed_source> packed_source::open_part(const std::filesystem::path& path,
+                                                              packed_index index, model_config config) {
+  return std::shared_ptr<const packed_source>(new packed_source(mapped_file{path}, std::move(index),
+                                                                std::move(config), kernels::row_quant::none,
+                                                                weight_memory::copied, damaged_file::kept));
+}
+
 packed_source::packed_source(mapped_file file, packed_index index, model_config config,
                              kernels::row_quant rows, weight_memory memory, damaged_file damaged)
     : cpu_weights(std::move(config), index.type, {index.quant.experts, index.quant.dense, rows}),
@@ -51,8 +59,6 @@ packed_source::packed_source(mapped_file file, packed_index index, model_config 
     auto name = extent.name;
     extents_.emplace(std::move(name), std::move(extent));
   }
-  for (auto& tensor : dense_tensors(this->config()))
-    tensors_.emplace(std::move(tensor.name), std::move(tensor.shape));
 }
 
 std::string packed_source::description() const {
@@ -63,8 +69,8 @@ void packed_source::fail(const std::string& extent, const std::string& what) con
   const std::string message = file_.path().string() + ": extent '" + extent + "' " + what;
   std::error_code error;
   if (damaged_ == damaged_file::removed) {
-    // All workers of a host map the same file: another may have found the damage first, and the next start
-    // written the good file that lies there now.
+    // All workers of a host map the same file: another one may have found the damage first, and the next
+    // start may have written a good file there.
     if (file_.is_replaced())
       throw cache_damaged(message + "; another file has taken its place, and the next start uses that");
     std::filesystem::remove(file_.path(), error);
@@ -115,26 +121,22 @@ kernels::packed_matrix packed_source::place(const packed_extent& extent, const k
   return result;
 }
 
-std::vector<float> packed_source::floats(const std::string& name) const {
-  const auto& shape = tensors_.at(name);
-  // Shapes of vectors may carry ones: a gate is [1, hidden].
+std::vector<float> packed_source::floats(const tensor_requirement& tensor) const {
+  // Shapes of vectors may contain ones: a gate is [1, hidden].
   std::size_t count = 1;
-  for (const auto dim : shape)
+  for (const auto dim : tensor.shape)
     count *= dim;
-  const auto bytes = read(find(name), extent_kind::vector, "f32", {&count, 1});
+  const auto bytes = read(find(tensor.name), extent_kind::vector, "f32", {&count, 1});
   std::vector<float> values(count);
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
-kernels::packed_matrix packed_source::matrix(std::span<const std::string> names, bool plain) const {
-  const auto& extent = find(matrix_extent_name(names));
-  const auto format =
-      stored_format(extent, plain ? kernels::format_for(type()) : dense_format(quant(), type()));
-  std::size_t outputs = 0;
-  for (const auto& name : names)
-    outputs += tensors_.at(name).front();
-  const std::size_t shape[] = {outputs, tensors_.at(names.front()).back()};
+kernels::packed_matrix packed_source::matrix(const matrix_ref& ref) const {
+  const auto& extent = find(matrix_extent_name(ref));
+  const auto wanted = format_of(ref, quant(), type());
+  const auto format = ref.storage == matrix_storage::quantizable ? stored_format(extent, wanted) : wanted;
+  const std::size_t shape[] = {ref.outputs(), ref.inputs()};
   auto result = place(extent, {format, shape[0], shape[1], 1},
                       read(extent, extent_kind::matrix, kernels::name_of(format), shape));
   finish(result);
@@ -142,26 +144,33 @@ kernels::packed_matrix packed_source::matrix(std::span<const std::string> names,
 }
 
 kernels::expert_weights packed_source::read_mlp(const std::string& name, kernels::packed_format wanted,
-                                                std::size_t intermediate) const {
+                                                const mlp_ref& ref) const {
   const auto& extent = find(name);
   const auto format = stored_format(extent, wanted);
-  const std::size_t shape[] = {intermediate, config().hidden};
-  const auto bytes = read(extent, extent_kind::mlp, kernels::name_of(format), shape);
-  const auto shapes = shapes_of_mlp(format, config().hidden, intermediate);
+  const auto shapes = shapes_of_mlp(format, ref);
+  std::vector<std::size_t> shape{ref.intermediate(), config().hidden};
+  if (shapes.num_biases != 0)
+    shape.push_back(shapes.num_biases);
+  const auto kind = ref.up ? extent_kind::mlp : extent_kind::ungated_mlp;
+  const auto bytes = read(extent, kind, kernels::name_of(format), shape);
+  const auto num_matrix_bytes = shapes.gate_up.bytes() + shapes.down.bytes();
+  std::vector<float> biases(shapes.num_biases);
+  std::ranges::copy(bytes.subspan(num_matrix_bytes, biases.size() * sizeof(float)),
+                    std::as_writable_bytes(std::span{biases}).begin());
   kernels::expert_weights result;
   result.gate_up = place(extent, shapes.gate_up, bytes.first(shapes.gate_up.bytes()));
-  result.down = place(extent, shapes.down, bytes.subspan(shapes.gate_up.bytes()));
-  finish(result);
+  result.down = place(extent, shapes.down, bytes.subspan(shapes.gate_up.bytes(), shapes.down.bytes()));
+  finish(result, ref, std::move(biases));
   return result;
 }
 
-kernels::expert_weights packed_source::mlp(const std::string& prefix) const {
-  return read_mlp(prefix, dense_format(quant(), type()), tensors_.at(prefix + "gate_proj.weight").front());
+kernels::expert_weights packed_source::mlp(const mlp_ref& ref) const {
+  return read_mlp(ref.name, dense_format(quant(), type()), ref);
 }
 
 kernels::expert_weights packed_source::expert(std::size_t layer, std::size_t expert) const {
   return read_mlp(expert_extent_name(layer, expert), expert_format(quant(), type()),
-                  config().layers.at(layer).moe()->intermediate);
+                  expert_tensors(config(), layer, expert));
 }
 
 std::span<const std::byte> packed_source::expert_bytes(std::size_t layer, std::size_t expert) const {
@@ -182,7 +191,7 @@ void packed_source::forget(std::size_t layer, std::size_t expert) const noexcept
 
 embedding_rows packed_source::embeddings() const {
   const auto& extent = find("embeddings");
-  // Rows are padded to cache lines, and their type may be the checkpoint's where the model computes in f32.
+  // Rows are padded to cache lines. Their type may be the checkpoint's if the model computes in f32.
   const auto& shape = extent.shape;
   const std::size_t expected[] = {config().vocab_size, config().hidden, shape.size() == 3 ? shape[2] : 0};
   const auto bytes = read(extent, extent_kind::embeddings, extent.format, expected);

@@ -1,4 +1,4 @@
-// Weights from a packed file: mapped, checked, and used where they lie, or copied.
+// Weights from a packed file: mapped and checked, then used in place or copied.
 #pragma once
 
 #include "kernels/model/cpu_weights.hpp"
@@ -13,46 +13,53 @@ namespace troupe::model {
 
 /// Where the weights of a packed file are used.
 enum class weight_memory {
-  mapped, ///< where they lie: pages of the page cache, shared by all processes of a host, there at once
+  mapped, ///< in place: pages of the page cache, shared by all processes of a host, available at once
   copied, ///< in memory of the process, in huge pages where allowed
 };
 
-/// What becomes of a packed file of which an extent is damaged.
+/// What happens to a packed file with a damaged extent.
 enum class damaged_file {
   kept,
-  removed, ///< a cache's, unless it has been replaced meanwhile: the next start writes it again
+  removed, ///< for a cache's file, unless it has been replaced: the next start writes it again
 };
 
-/// Opening reads header and index; an extent's pages are read, and its checksum is compared, when it is asked
-/// for.
+/// Opening reads header and index. Pages and checksum of an extent are read when it is requested.
 class packed_source final : public cpu_weights {
  public:
-  /// @param file  as `write_packed` left it
-  /// @param rows  how rows enter quantized weights
-  /// @param memory  where weights are used; copied ones take memory as they are asked for
-  /// @param damaged  what becomes of the file when an extent that is asked for is
-  /// @errors  model_error: not such a file, damaged, or packed for another config.json; and whoever asks for
-  ///          a damaged extent gets one, `cache_damaged` where the file is gone
+  /// @param file  written by `write_packed`
+  /// @param rows  how rows are converted for quantized weights
+  /// @param memory  where weights are used; copied ones are allocated on request
+  /// @param damaged  what happens to the file if a requested extent is damaged
+  /// @throws model_error  not such a file, damaged, or packed for another config.json. Requests for a damaged
+  /// extent throw it, too, as `cache_damaged` if the file was removed
   static std::shared_ptr<const packed_source> open(const std::filesystem::path& file, model_config config,
                                                    kernels::row_quant rows = kernels::row_quant::none,
                                                    weight_memory memory = weight_memory::mapped,
                                                    damaged_file damaged = damaged_file::kept);
 
+  /// The written part of a file, without header or index.
+  /// @param index  of the existing extents
+  /// @throws model_error as `open`, and for requests of missing extents
+  static std::shared_ptr<const packed_source> open_part(const std::filesystem::path& file, packed_index index,
+                                                        model_config config);
+
   std::string fingerprint() const override { return fingerprint_; }
 
   std::string description() const override;
-  std::vector<float> floats(const std::string& name) const override;
-  kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override;
-  kernels::expert_weights mlp(const std::string& prefix) const override;
+  std::vector<float> floats(const tensor_requirement& tensor) const override;
+  kernels::packed_matrix matrix(const matrix_ref& ref) const override;
+  kernels::expert_weights mlp(const mlp_ref& ref) const override;
   embedding_rows embeddings() const override;
   kernels::expert_weights expert(std::size_t layer, std::size_t expert) const override;
   void forget(std::size_t layer, std::size_t expert) const noexcept override;
 
-  /// Of those in the file.
+  bool is_mapped() const noexcept override { return memory_ == weight_memory::mapped; }
+
+  /// Of the experts in the file.
   std::size_t largest_expert(std::size_t layer) const override;
 
-  /// Bytes of one expert as they lie in the file: what another worker would fetch.
-  /// @errors  model_error when the file has no such expert
+  /// Bytes of one expert in the file, as another worker would fetch them.
+  /// @throws model_error  the file has no such expert
   std::span<const std::byte> expert_bytes(std::size_t layer, std::size_t expert) const;
 
  private:
@@ -61,15 +68,16 @@ class packed_source final : public cpu_weights {
 
   const packed_extent& find(const std::string& name) const;
   std::span<const std::byte> bytes_of(const packed_extent& extent) const;
-  /// The extent's bytes, paged in and verified. @errors  model_error where shape or checksum differ
+  /// The extent's bytes, paged in and verified.
+  /// @throws model_error  shape or checksum differ
   std::span<const std::byte> read(const packed_extent& extent, extent_kind kind, std::string_view format,
                                   std::span<const std::size_t> shape) const;
-  /// Bytes of the file as a matrix of `extent`, where its weights are to be used.
-  /// @errors  model_error where coded weights cannot be right
+  /// Bytes of the file as a matrix of `extent`, in the memory where weights are used.
+  /// @throws model_error  coded weights are invalid
   kernels::packed_matrix place(const packed_extent& extent, const kernels::packed_shape& shape,
                                std::span<const std::byte> bytes) const;
   kernels::expert_weights read_mlp(const std::string& name, kernels::packed_format wanted,
-                                   std::size_t intermediate) const;
+                                   const mlp_ref& ref) const;
   [[noreturn]] void fail(const std::string& extent, const std::string& what) const;
 
   mapped_file file_;
@@ -77,7 +85,6 @@ class packed_source final : public cpu_weights {
   damaged_file damaged_;
   std::string fingerprint_;
   std::unordered_map<std::string, packed_extent> extents_;
-  std::unordered_map<std::string, std::vector<std::size_t>> tensors_; // shapes that the config asks for
 };
 
 } // namespace troupe::model

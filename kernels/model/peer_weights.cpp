@@ -29,16 +29,16 @@ void peer_weights::fail(const std::string& what) const {
   throw model_error(what + ": " + folder_.string() + " has no weights");
 }
 
-std::vector<float> peer_weights::floats(const std::string& name) const {
-  fail(name);
+std::vector<float> peer_weights::floats(const tensor_requirement& tensor) const {
+  fail(tensor.name);
 }
 
-kernels::packed_matrix peer_weights::matrix(std::span<const std::string> names, bool /*plain*/) const {
-  fail(names.front());
+kernels::packed_matrix peer_weights::matrix(const matrix_ref& ref) const {
+  fail(ref.parts.front().name);
 }
 
-kernels::expert_weights peer_weights::mlp(const std::string& prefix) const {
-  fail(prefix);
+kernels::expert_weights peer_weights::mlp(const mlp_ref& ref) const {
+  fail(ref.name);
 }
 
 embedding_rows peer_weights::embeddings() const {

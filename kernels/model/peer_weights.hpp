@@ -1,4 +1,4 @@
-// A model of which this machine has the configuration and no weights: its experts come from other workers.
+// A model with a local configuration but no local weights: its experts come from other workers.
 #pragma once
 
 #include "kernels/model/cpu_weights.hpp"
@@ -11,12 +11,12 @@ namespace troupe::model {
 /// Whether `folder` holds weights: a packed file, or a checkpoint's.
 bool has_weights(const std::filesystem::path& folder);
 
-/// Stands for weights that are elsewhere: says which model it is and how it is laid out, and has no bytes.
+/// Represents weights that are elsewhere: it has the model's identity and layout, and no bytes.
 class peer_weights final : public cpu_weights {
  public:
-  /// @param fingerprint  of the checkpoint, as whoever has it says
+  /// @param fingerprint  of the checkpoint, from a worker that has it
   /// @param folder  for messages
-  /// @errors  model_error as `cpu_weights`
+  /// @throws model_error as `cpu_weights`
   peer_weights(model_config config, kernels::dtype type, const quantization& quant, std::string fingerprint,
                std::filesystem::path folder);
 
@@ -24,10 +24,10 @@ class peer_weights final : public cpu_weights {
 
   std::string description() const override { return "from other workers"; }
 
-  /// All of these: @errors  model_error: there are none
-  std::vector<float> floats(const std::string& name) const override;
-  kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override;
-  kernels::expert_weights mlp(const std::string& prefix) const override;
+  /// All of these throw model_error: there are no weights.
+  std::vector<float> floats(const tensor_requirement& tensor) const override;
+  kernels::packed_matrix matrix(const matrix_ref& ref) const override;
+  kernels::expert_weights mlp(const mlp_ref& ref) const override;
   embedding_rows embeddings() const override;
   kernels::expert_weights expert(std::size_t layer, std::size_t expert) const override;
 

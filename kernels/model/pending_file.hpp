@@ -1,4 +1,4 @@
-// A file that is there whole or not at all.
+// A small file that appears complete or not at all.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 
 namespace troupe::model {
 
-/// A file without a name until `commit`, so that nothing is left of it where that never comes, whatever ends
-/// the process. On file systems that have no such files (NFS) it has a temporary name, which goes with the
-/// object; `remove_leftovers` finds what a killed process left.
+/// A file without a name until `commit`, so that an ending process leaves nothing behind. On file systems
+/// without such files (NFS) it has a temporary name, which the destructor removes, but not a killed process.
+/// For small files: `partial_file` is for those that take minutes.
 class pending_file {
  public:
-  /// @errors  model_error: the folder cannot be written to
+  /// @throws model_error  the folder is not writable
   explicit pending_file(std::filesystem::path target);
 
   ~pending_file();
   pending_file(const pending_file&) = delete;
   pending_file& operator=(const pending_file&) = delete;
 
-  /// @errors  model_error, for a full disk among others
+  /// @throws model_error, for example for a full disk
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
 
-  /// Writes everything to disk and gives the file its name, in place of what had it before.
-  /// @errors  model_error
+  /// Syncs the file to disk and gives it its name, replacing an existing one.
+  /// @throws model_error
   void commit();
 
  private:
@@ -36,9 +36,5 @@ class pending_file {
   bool has_name_ = false; // the temporary one
   int fd_ = -1;
 };
-
-/// Removes what processes that were killed left of `target` under temporary names. Whoever calls it knows
-/// that nobody writes there.
-void remove_leftovers(const std::filesystem::path& target);
 
 } // namespace troupe::model

@@ -3,6 +3,7 @@
 #include "kernels/arithmetic_revision.hpp"
 #include "kernels/error.hpp"
 #include "kernels/model/error.hpp"
+#include "kernels/model/hex.hpp"
 #include "kernels/model/pending_file.hpp"
 #include "kernels/plan_text.hpp"
 
@@ -29,7 +30,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t most_bytes = std::size_t{256} << 10;
 constexpr const char* identity_line = "# for: ";
 
-/// A small regular file's text. @errors  model_error
+/// Reads the text of a small regular file.
+/// @throws model_error
 std::string read_small_file(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
@@ -77,16 +79,13 @@ std::string hash_of(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text)
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  std::string digits;
-  for (int shift = 60; shift >= 0; shift -= 4)
-    digits += "0123456789abcdef"[hash >> shift & 15U];
-  return digits;
+  return hex_of(hash);
 }
 
-/// Held while one process measures; goes with the process.
+/// Held during a measurement; ends with the process.
 class measuring_lock {
  public:
-  /// @errors  model_error: the folder cannot be written to
+  /// @throws model_error  the folder is not writable
   explicit measuring_lock(const fs::path& path)
       : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)) {
     if (fd_ < 0)
@@ -98,12 +97,12 @@ class measuring_lock {
   measuring_lock(const measuring_lock&) = delete;
   measuring_lock& operator=(const measuring_lock&) = delete;
 
-  /// Whether it is ours, before `deadline`.
+  /// Tries until `deadline`; returns whether it has the lock.
   bool take(std::chrono::steady_clock::time_point deadline) const {
     while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       if (std::chrono::steady_clock::now() >= deadline)
         return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds{20}); // flock knows no deadline
+      std::this_thread::sleep_for(std::chrono::milliseconds{20}); // flock has no deadline
     }
     return true;
   }
@@ -126,7 +125,7 @@ std::string processor_identity() {
                                          "CPU implementer", "CPU part",   "CPU revision"};
   std::ifstream file("/proc/cpuinfo");
   std::string found;
-  for (std::string line; std::getline(file, line) && !line.empty();) { // the first processor's
+  for (std::string line; std::getline(file, line) && !line.empty();) { // the first processor
     const auto colon = line.find(':');
     const auto name = line.substr(0, line.find_last_not_of(" \t", colon == 0 ? 0 : colon - 1) + 1);
     for (const auto field : wanted)
@@ -137,7 +136,7 @@ std::string processor_identity() {
 }
 
 std::optional<fs::path> user_cache_folder() {
-  // Whoever runs us chose these, as for every other program of theirs.
+  // The user's choice of these, as for every other program.
   if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && fs::path(folder).is_absolute())
     return fs::path(folder) / "troupe";
   if (const char* home = std::getenv("HOME"); home != nullptr && fs::path(home).is_absolute())
@@ -156,7 +155,7 @@ std::optional<kernels::kernel_plan> plan_store::find() const {
     return std::nullopt;
   try {
     const auto text = read_small_file(path);
-    const auto second = text.find('\n') + 1; // 0: there is none, and the first line will not do
+    const auto second = text.find('\n') + 1; // 0: there is none, and the first line will not match
     if (text.compare(second, text.find('\n', second) - second, identity_line + identity.text()) != 0)
       throw model_error(path.string() + ": for another machine, model or build");
     return plan_of(text, path);
@@ -169,10 +168,11 @@ std::optional<kernels::kernel_plan> plan_store::find() const {
 void plan_store::keep(const kernels::kernel_plan& plan) const {
   try {
     std::error_code error;
-    fs::create_directories(folder, error); // what is wrong is said by whoever writes there
+    fs::create_directories(folder, error); // a later write reports the error
     auto text = kernels::text_of(plan);
     text.insert(text.find('\n') + 1, identity_line + identity.text() + "\n");
     write_text(file(), text);
+    tell("kernel-plan-kept", file().string());
   } catch (const model_error& error) {
     tell("kernel-plan-not-kept", error.what());
   }

@@ -1,4 +1,4 @@
-// Measured plans that are kept, so that a process that finds one does not measure.
+// Saves measured plans, so that later processes need not measure.
 #pragma once
 
 #include "kernels/cpu/gemm/plan.hpp"
@@ -11,10 +11,10 @@
 
 namespace troupe::model {
 
-/// What a plan was measured for: another machine's, thread count's, model's or build's is another plan.
+/// What a plan was measured for: another machine, thread count, model or build needs another plan.
 struct plan_identity {
   std::string processor; ///< model and microcode; `processor_identity`
-  std::string sets;      ///< instruction sets that were allowed
+  std::string sets;      ///< allowed instruction sets
   unsigned threads = 0;
   std::string shapes; ///< of the model's weights, and whether they may be coded
 
@@ -22,42 +22,43 @@ struct plan_identity {
   std::string text() const;
 };
 
-/// The processor's model, stepping and microcode as the system tells them.
+/// The processor's model, stepping and microcode from the system.
 std::string processor_identity();
 
-/// An id of the kernels' sources and their compiler: programs of one build have the same.
+/// Identifies the kernels' sources and their compiler: equal for programs of one build.
 std::string kernel_build_id();
 
-/// $XDG_CACHE_HOME/troupe, or ~/.cache/troupe; nothing where neither is set.
+/// $XDG_CACHE_HOME/troupe, or ~/.cache/troupe; empty if neither variable is set.
 std::optional<std::filesystem::path> user_cache_folder();
 
 struct plan_store {
   std::filesystem::path folder;
   plan_identity identity;
-  /// How long to wait for another process that measures. Then the default is used and nothing measured.
+  /// Longest wait for another measuring process; then the default plan is used without measuring.
   std::chrono::milliseconds patience{5000};
-  /// Told what an operator may want to know: an event's name and a text.
+  /// Receives events for operators: a name and a text.
   std::function<void(const char* event, const std::string& text)> tell;
 
   std::filesystem::path file() const;
 
-  /// The kept plan. One that is damaged, cut short or somebody else's is told of and not there.
+  /// The saved plan. One that is damaged, incomplete or of another identity is reported and ignored.
   std::optional<kernels::kernel_plan> find() const;
 
-  /// Keeps a plan, whole or not at all. What goes wrong is told of: the plan serves all the same.
+  /// Saves a plan atomically. Failures are reported; the plan is used all the same.
   void keep(const kernels::kernel_plan& plan) const;
 
-  /// The kept plan, or what `measure` gives, which is kept; only one process of a folder measures at a time.
-  /// @param measure  nothing where it could not be measured: it is not kept
-  /// @returns nothing where neither is to be had
+  /// The saved plan; otherwise the result of `measure`, which is saved. Only one process of a folder measures
+  /// at a time.
+  /// @param measure  returns nothing if it could not measure: nothing is saved then
+  /// @returns empty if neither is available
   std::optional<kernels::kernel_plan>
   find_or_measure(const std::function<std::optional<kernels::kernel_plan>()>& measure) const;
 };
 
-/// @errors model_error that names the file and what is wrong with it
+/// @throws model_error naming the file and the fault
 kernels::kernel_plan read_plan(const std::filesystem::path& file);
 
-/// @errors model_error where it cannot be written
+/// @throws model_error  it cannot be written
 void write_plan(const std::filesystem::path& file, const kernels::kernel_plan& plan);
 
 } // namespace troupe::model

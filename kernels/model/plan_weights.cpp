@@ -32,17 +32,19 @@ std::vector<kernels::calibration_weights> plan_weights(const model_config& confi
   };
   // The middle layer: the first ones of some models have no experts.
   const auto& layer = config.layers.at(config.num_layers() / 2);
-  const auto& attention = layer.attention;
-  const auto heads = attention.num_heads * attention.head_dim;
-  of(dense).dense = {{heads + 2 * attention.num_kv_heads * attention.head_dim, config.hidden},
-                     {config.hidden, heads}};
+  for (const auto& op : layer.operations)
+    if (const auto* project = std::get_if<project_op>(&op);
+        project != nullptr && project->matrix.storage == matrix_storage::quantizable)
+      of(dense).dense.push_back({project->matrix.outputs(), project->matrix.inputs()});
   const auto* moe = layer.moe();
   auto& ffn = of(moe != nullptr ? experts : dense);
   ffn.hidden = config.hidden;
   for (auto& weights : found)
     weights.copies = config.num_layers();
   ffn.copies = config.num_layers() * (moe != nullptr ? moe->num_experts : 1);
-  ffn.ffn = moe != nullptr ? moe->intermediate : std::get<dense_mlp_spec>(layer.mlp).intermediate;
+  const auto* mlp = layer.find<feed_forward_op>();
+  ffn.ffn = moe != nullptr ? moe->intermediate : mlp->mlp.intermediate();
+  ffn.gated = moe != nullptr ? moe->is_gated() : mlp->mlp.up.has_value();
   return found;
 }
 
@@ -55,7 +57,7 @@ std::string text_of(const std::vector<kernels::calibration_weights>& weights) {
     text += (text.empty() ? "" : ", ") + std::string(kernels::name_of(some.kind())) + "/"
             + kernels::name_of(some.format) + "/" + kernels::name_of(some.row_type);
     if (some.ffn != 0)
-      text += " ffn" + shape(some.ffn, some.hidden);
+      text += (some.gated ? " ffn" : " ungated ffn") + shape(some.ffn, some.hidden);
     for (const auto& matrix : some.dense)
       text += shape(matrix.outputs, matrix.inputs);
   }

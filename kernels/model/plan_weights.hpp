@@ -1,4 +1,4 @@
-// Which products a model asks of the CPU: what a plan is measured with.
+// The CPU products of a model, for measuring a plan.
 #pragma once
 
 #include "kernels/calibration.hpp"
@@ -10,7 +10,7 @@
 
 namespace troupe::model {
 
-/// The experts and a typical layer's matrices of a model in the formats that it is loaded in, each format
+/// A model's experts and a typical layer's matrices in the formats in which they are loaded, each format
 /// once.
 /// @param coding  of matrices that stay in BF16
 std::vector<kernels::calibration_weights> plan_weights(const model_config& config, kernels::dtype type,

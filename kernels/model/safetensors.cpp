@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t max_header_bytes = 100'000'000;
 constexpr std::size_t length_bytes = 8;
 constexpr std::size_t max_rank = 8;
-// Names of published tensors stay below 100; this bounds what a message can quote.
+// Names of published tensors stay below 100; this bounds the quotes in messages.
 constexpr std::size_t max_name_bytes = 512;
 constexpr std::size_t max_type_bytes = 32;
 
@@ -30,7 +30,7 @@ struct dtype_bits {
   std::uint64_t bits;
 };
 
-// The format's list (safetensors, Dtype). Newer files may have others: of these the size is not checked.
+// The format's list (safetensors, Dtype). Newer files may have other types, whose size is not checked.
 constexpr dtype_bits known_dtypes[] = {
     {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},          {"I8", 8},
     {"F8_E5M2", 8},     {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},    {"F8_E4M3FNUZ", 8}, {"U16", 16},
@@ -38,8 +38,8 @@ constexpr dtype_bits known_dtypes[] = {
     {"C64", 64},        {"F64", 64},    {"I64", 64},    {"U64", 64},
 };
 
-/// Builds entries straight from the parser's events, so that a hostile header costs no more memory than its
-/// tensors.
+/// Builds entries directly from the parser's events, so that an untrusted header costs no more memory than
+/// its tensors.
 class header_reader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit header_reader(const std::string& file_name) : file_name_(file_name) {}
@@ -174,7 +174,7 @@ class header_reader final : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::uint64_t> offsets_;
 };
 
-/// Checks that the tensors cover the data exactly and turns offsets into positions in the file.
+/// Checks that the tensors cover the data exactly, and converts offsets to positions in the file.
 void place(std::vector<tensor_entry>& entries, std::uint64_t data_begin, std::uint64_t file_bytes,
            const std::string& file_name) {
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
@@ -217,27 +217,35 @@ std::string_view to_string(storage_dtype type) noexcept {
   return "?";
 }
 
-std::vector<tensor_entry> parse_safetensors(std::span<const std::byte> file, const std::string& file_name) {
-  if (file.size() < length_bytes)
-    throw model_error(file_name + ": truncated: " + std::to_string(file.size())
+std::size_t safetensors_header_bytes(std::span<const std::byte> start, std::uint64_t file_bytes,
+                                     const std::string& file_name) {
+  if (file_bytes < length_bytes || start.size() < length_bytes)
+    throw model_error(file_name + ": truncated: " + std::to_string(file_bytes)
                       + " bytes, expected at least the 8 of the header's length");
   std::uint64_t header_bytes = 0;
   for (std::size_t i = 0; i < length_bytes; ++i)
-    header_bytes |= std::to_integer<std::uint64_t>(file[i]) << (8 * i);
+    header_bytes |= std::to_integer<std::uint64_t>(start[i]) << (8 * i);
   if (header_bytes > max_header_bytes)
     throw model_error(file_name + ": header of " + std::to_string(header_bytes) + " bytes, at most "
                       + std::to_string(max_header_bytes) + " are allowed (is this a safetensors file?)");
-  if (header_bytes > file.size() - length_bytes)
+  if (header_bytes > file_bytes - length_bytes)
     throw model_error(file_name + ": truncated: header of " + std::to_string(header_bytes)
-                      + " bytes, the file has " + std::to_string(file.size() - length_bytes)
+                      + " bytes, the file has " + std::to_string(file_bytes - length_bytes)
                       + " after its length");
-  const std::string_view header{reinterpret_cast<const char*>(file.data() + length_bytes), header_bytes};
+  return length_bytes + header_bytes;
+}
+
+std::vector<tensor_entry> parse_safetensors(std::span<const std::byte> start, std::uint64_t file_bytes,
+                                            const std::string& file_name) {
+  const auto data_begin = safetensors_header_bytes(start, file_bytes, file_name);
+  const auto text = start.first(data_begin).subspan(length_bytes);
+  const std::string_view header{reinterpret_cast<const char*>(text.data()), text.size()};
   if (!header.starts_with('{'))
     throw model_error(file_name + ": header does not start with '{' (is this a safetensors file?)");
   header_reader reader(file_name);
   nlohmann::json::sax_parse(header.begin(), header.end(), &reader);
   auto entries = reader.take();
-  place(entries, length_bytes + header_bytes, file.size(), file_name);
+  place(entries, data_begin, file_bytes, file_name);
   return entries;
 }
 

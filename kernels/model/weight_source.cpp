@@ -11,8 +11,10 @@ weight_source::weight_source(model_config config, kernels::dtype type, const qua
     : config_(std::move(config)), type_(type), quant_(quant) {}
 
 tensor_source::tensor_source(std::shared_ptr<const checkpoint> tensors, model_config config,
-                             kernels::dtype type, const quantization& quant)
-    : weight_source(std::move(config), type, quant), tensors_(std::move(tensors)) {
+                             kernels::dtype type, const quantization& quant, std::string fingerprint)
+    : weight_source(std::move(config), type, quant),
+      tensors_(std::move(tensors)),
+      fingerprint_(std::move(fingerprint)) {
   if (type != kernels::dtype::f32 && type != kernels::dtype::bf16)
     throw model_error(std::string{"a model computes in f32 or bf16, not "} + kernels::name_of(type));
 }
@@ -24,7 +26,7 @@ std::string tensor_source::description() const {
 const tensor_ref& tensor_source::read(const std::string& name) const {
   const auto& tensor = tensors_->read(name);
   const bool is_matrix = tensor.shape.size() > 1;
-  const auto as = is_matrix ? type() : kernels::dtype::f32; // vectors stay as they are
+  const auto as = is_matrix ? type() : kernels::dtype::f32; // vectors are not converted
   if (const auto at = first_not_finite(tensor, as)) {
     const auto columns = tensor.shape.empty() ? std::size_t{1} : tensor.shape.back();
     const bool fits_f32 = first_not_finite(tensor, kernels::dtype::f32) != at;

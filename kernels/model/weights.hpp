@@ -1,4 +1,4 @@
-// From tensors in a file to what the kernels take.
+// Converts tensors of a file for the kernels.
 #pragma once
 
 #include "kernels/buffer.hpp"
@@ -15,7 +15,7 @@ namespace troupe::model {
 
 kernels::dtype to_dtype(storage_dtype type) noexcept;
 
-/// A matrix of a checkpoint as rows: in the mapped file where it is aligned for its type there, otherwise
+/// A matrix of a checkpoint as rows: in the mapped file if it is aligned for its type there, otherwise
 /// copied.
 class weight_rows {
  public:
@@ -32,18 +32,18 @@ class weight_rows {
 /// All values of a tensor, exact.
 std::vector<float> to_floats(const tensor_ref& tensor);
 
-/// The first value that is no finite number where a model computes in `type`: NaN, an infinity, or, for bf16,
-/// what rounds to an infinity. Nothing where all are finite.
+/// The first value that is not finite if a model computes in `type`: NaN, an infinity or, for bf16, a value
+/// that rounds to an infinity. Empty if all are finite.
 /// @param type  f32 or bf16
 std::optional<std::size_t> first_not_finite(const tensor_ref& tensor, kernels::dtype type);
 
-/// Packs [N, K] matrices with equal K as one: the first one's outputs come first.
-/// @param set  as `packed_matrix::pack`
+/// Packs [N, K] matrices with equal K as one, in order of their outputs.
+/// @param set  as in `packed_matrix::pack`
 kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const tensor_ref> parts,
                                  kernels::isa set);
 
-/// Packs a gated MLP; the pages read are given back to the page cache.
-kernels::expert_weights pack_mlp(kernels::packed_format format, const tensor_ref& gate, const tensor_ref& up,
+/// Packs an MLP, gated if `up` is not null; the pages read are returned to the page cache.
+kernels::expert_weights pack_mlp(kernels::packed_format format, const tensor_ref& gate, const tensor_ref* up,
                                  const tensor_ref& down, kernels::isa set);
 
 } // namespace troupe::model

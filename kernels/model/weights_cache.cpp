@@ -1,7 +1,6 @@
 #include "kernels/model/weights_cache.hpp"
 
 #include "kernels/arithmetic_revision.hpp"
-#include "kernels/model/pending_file.hpp"
 
 #include <cerrno>
 #include <chrono>
@@ -17,12 +16,12 @@ namespace troupe::model {
 
 namespace {
 
-/// Held while one process fills a place of the cache; goes with the process. Who waits for it looks now and
-/// then, and has no deadline of its own: filling takes what it takes, and only a wait that is not in the
-/// kernel can be given up (`cache_options::waiting`).
+/// Held while one process writes an entry of the cache; ends with the process. Waiting processes poll and
+/// have no deadline: writing may take long, and only a wait outside the kernel can be cancelled
+/// (`cache_options::waiting`).
 class file_lock {
  public:
-  /// @param waiting  called while another process has it: whether for the first time
+  /// @param waiting  called while another process has it, with whether it is the first call
   template <class Waiting>
   file_lock(const std::filesystem::path& path, const Waiting& waiting)
       : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
@@ -50,7 +49,7 @@ class file_lock {
   int fd_;
 };
 
-/// The file, or null where it is missing or has to be written again.
+/// The file, or null if it is missing or must be written again.
 std::shared_ptr<const packed_source> find(const std::filesystem::path& file, const checkpoint_source& source,
                                           weight_memory memory) {
   std::error_code ignored;
@@ -59,12 +58,12 @@ std::shared_ptr<const packed_source> find(const std::filesystem::path& file, con
   try {
     auto packed =
         packed_source::open(file, source.config(), source.quant().rows, memory, damaged_file::removed);
-    // Its name says all of this, but anybody may have renamed it.
+    // Its name has all of this, but the file may have been renamed.
     if (packed->fingerprint() == source.fingerprint() && packed->type() == source.type()
         && packed->quant().stored_name() == source.quant().stored_name())
       return packed;
   } catch (const model_error&) {
-    // Another version's, or damaged: it is ours to write again.
+    // Damaged, or of another version: it will be written again.
   }
   return nullptr;
 }
@@ -88,9 +87,8 @@ std::shared_ptr<const cpu_weights> open_cached(const checkpoint_source& source, 
     if (options.waiting)
       options.waiting(file, first);
   });
-  if (auto found = find(file, source, memory)) // another process's meanwhile
+  if (auto found = find(file, source, memory)) // written by another process meanwhile
     return found;
-  remove_leftovers(file);
   write_packed(source, file, options.threads, options.progress);
   return packed_source::open(file, source.config(), source.quant().rows, memory, damaged_file::removed);
 }

@@ -1,4 +1,4 @@
-// Packed checkpoints, kept so that the next start maps them.
+// Saves packed checkpoints, so that the next start maps them.
 #pragma once
 
 #include "kernels/model/cpu_weights.hpp"
@@ -13,22 +13,22 @@ namespace troupe::model {
 
 struct cache_options {
   std::filesystem::path folder{};
-  /// Threads that fill it.
+  /// Threads for writing it.
   unsigned threads = 1;
-  /// Told while it is filled; what it throws ends that, and nothing is left behind.
+  /// Called while it is written; an exception ends that, and the next start continues there.
   pack_progress progress{};
-  /// Called at first, and then ten times a second, while another process fills it; `first` tells which. May
-  /// throw.
+  /// Called at first, then ten times a second, while another process writes it; `first` marks the first call.
+  /// May throw.
   std::function<void(const std::filesystem::path& file, bool first)> waiting{};
 };
 
-/// The packed file of a checkpoint, its quantization and coding, written first where it is missing or cannot
-/// be used; once, also when several processes ask. A file that is there is only read: its folder need not be
-/// writable.
+/// The packed file of a checkpoint, its quantization and coding. If it is missing or unusable it is written
+/// first, continuing after an interruption; once, even for several processes. An existing file is only read:
+/// its folder need not be writable.
 ///
 /// @param memory  where its weights are used
-/// @errors  model_error. A damaged extent is found when it is asked for: then the file is removed
-///          (`damaged_file::removed`), and the next start writes it again.
+/// @throws model_error. A damaged extent is found when it is requested: then the file is removed
+/// (`damaged_file::removed`), and the next start writes it again
 std::shared_ptr<const cpu_weights> open_cached(const checkpoint_source& source, weight_memory memory,
                                                const cache_options& options);
 

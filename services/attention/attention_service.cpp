@@ -1,51 +1,53 @@
 #include "services/attention/attention_service.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <caf/scoped_actor.hpp>
 
+#include "actors/attention/kv_needs.hpp"
 #include "actors/engine/model_attention_engine.hpp"
-#include "actors/error.hpp"
-#include "services/process/compute.hpp"
-#include "services/process/lost_device.hpp"
-#include "services/process/stop_signal.hpp"
+#include "actors/protocol/error.hpp"
+#include "kernels/model/numerics.hpp"
+#include "services/attention/kv_room.hpp"
+#include "services/model/compute.hpp"
+#include "services/model/lost_device.hpp"
+#include "services/startup/stop_signal.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// How long the last report may take when the worker has left.
+/// Timeout of the last report after the worker has left.
 constexpr auto report_patience = std::chrono::seconds{1};
 
-/// Tells of a load in steps of at least a tenth, and of 64 MiB: a small one is over before it can be read.
-/// Gives up when the process is told to stop: a large checkpoint takes minutes to convert.
-model::load_progress progress_lines(const process_log& log) {
-  return [log, told = size_t{0}](size_t loaded, size_t total) mutable {
-    if (stop_signal::is_pending()) {
+/// Reports progress, and aborts at a stop signal: converting a large checkpoint takes minutes.
+model::load_progress told_to(std::shared_ptr<load_progress> load) {
+  return [load = std::move(load)](std::size_t loaded, std::size_t total) {
+    if (stop_signal::is_pending())
       throw interrupted("stopped before the weights of the attention side were loaded");
-    }
-    if (loaded - told >= std::max(total / 10, size_t{64} << 20) || (loaded == total && told > 0)) {
-      told = loaded;
-      log.line("loading-attention",
-               std::to_string(loaded >> 20) + " of " + std::to_string(total >> 20) + " MiB");
-    }
+    load->reached(loaded, total);
   };
 }
 
-/// What is served here, in one line: an operator sees what the flags have made of the model.
-std::string description_of(const attention_engine& engine, const model_options& model,
-                           const attention_options& options) {
+std::uint32_t wanted_context(const attention_engine& engine, const model_options& model) {
+  const auto all = engine.shape().max_model_len;
+  return model.max_model_len == 0 ? all : std::min(model.max_model_len, all);
+}
+
+/// One line for operators: the model, its context and its KV cache as set by the flags.
+std::string description_of(const attention_engine& engine, const model_options& model, const kv_needs& needs,
+                           std::uint64_t kv_tokens, std::uint64_t kv_cache_bytes) {
   const auto& shape = engine.shape();
-  const auto kv_tokens = uint64_t{engine.num_blocks()} * engine.block_tokens();
-  const auto wanted =
-      model.max_model_len == 0 ? shape.max_model_len : std::min(model.max_model_len, shape.max_model_len);
-  auto text = model.model_name() + ": context " + std::to_string(std::min<uint64_t>(wanted, kv_tokens))
-              + " tokens, KV cache " + std::to_string(kv_tokens) + " tokens, " + shape.numerics_class;
-  if (kv_tokens < wanted) {
-    const auto bytes_per_token = options.kv_cache_memory / kv_tokens + 1; // rounded up
+  const auto wanted = wanted_context(engine, model);
+  const auto longest = needs.longest(engine.num_blocks(), wanted);
+  auto text = model.model_name() + ": context " + std::to_string(longest) + " tokens, KV cache "
+              + std::to_string(kv_tokens) + " tokens, " + shape.numerics_class;
+  if (longest < wanted) {
+    const auto block_bytes = kv_cache_bytes / engine.num_blocks() + 1; // rounded up
     text += "; the KV cache limits the context: " + std::to_string(wanted) + " tokens take --kv-cache-memory "
-            + std::to_string(((bytes_per_token * wanted) >> 20) + 1) + "M";
+            + std::to_string(((block_bytes * needs.most_of_all(wanted)) >> 20) + 1) + "M";
   }
   return text;
 }
@@ -54,17 +56,38 @@ std::string description_of(const attention_engine& engine, const model_options& 
 
 attention_service::attention_service(const service_site& site, const model_source& source,
                                      std::shared_ptr<compute_queue> queue, const model_options& model,
-                                     const attention_options& options,
+                                     const attention_options& options, memory_budget& budget,
+                                     std::shared_ptr<load_progress> load,
                                      std::shared_ptr<attention_metrics> metrics)
     : site_(site) {
   log_gpu_refused(source, site.log);
-  model::load_options load{.max_positions = model.max_model_len, .kv_type = source.kv_type};
+  model::load_options how{
+      .max_positions = model.max_model_len, .kv_type = source.kv_type, .tables_by_reach = true};
+  load->begin("loading-attention", "loading the attention side");
   model_attention_config engine;
   engine.shape = shape_of(source);
+  // A GPU's weights and KV cache take no host memory.
+  const bool is_limited = budget.is_limited() && source.device.kind == model::device_kind::cpu;
+  const memory_budget host = is_limited ? budget : memory_budget(std::nullopt);
+  attention_memory held{.is_mapped = is_limited && source.cpu_weights->is_mapped(),
+                        .reserve = attention_reserve(source.config, source.type,
+                                                     model::positions_of(source.config, how), options)};
+  auto progress = [tell = told_to(load), &held, &host](std::size_t loaded, std::size_t total) {
+    tell(loaded, total);
+    held.weights = loaded;
+    check_attention_fits(held, host); // before the system kills the process at the limit
+  };
   engine.backend = make_backend(source, queue->context(), {.graphs = options.gpu_steps == "graphs"})
-                       ->load_attention(load, progress_lines(site.log));
+                       ->load_attention(how, progress);
+  load->end();
+  engine.shape.numerics_class = model::attention_class(std::move(engine.shape.numerics_class), source.config,
+                                                       engine.backend->max_positions());
   engine.queue = std::move(queue);
-  engine.kv_cache_bytes = options.kv_cache_memory;
+  held.weights = engine.backend->num_bytes();
+  const auto kv_cache_bytes =
+      kv_room_of(options.kv_cache_memory, engine.backend->kv_block_bytes(engine.block_tokens), held, host);
+  engine.kv_cache_bytes = kv_cache_bytes;
+  budget.take(is_limited ? (held.is_mapped ? 0 : held.weights) + held.reserve + kv_cache_bytes : 0);
   engine.device_lost = end_for_lost_device(site.log);
   attention_worker_config worker;
   worker.address = site.address;
@@ -81,10 +104,13 @@ attention_service::attention_service(const service_site& site, const model_sourc
               .layer_experts = worker.engine->shape().layer_experts,
               .scheduler_endpoints = site.scheduler_endpoints,
               .directory = site.directory};
-  site.log.line("attention-ready", description_of(*worker.engine, model, options),
-                {{"model", model.model_name()},
-                 {"kv_tokens", uint64_t{worker.engine->num_blocks()} * worker.engine->block_tokens()},
-                 {"max_num_seqs", options.max_num_seqs}});
+  const kv_needs needs(worker.engine->kv_reaches(), worker.engine->block_tokens(),
+                       options.max_num_batched_tokens);
+  const auto kv_tokens = needs.capacity(worker.engine->num_blocks(), options.max_num_seqs,
+                                        wanted_context(*worker.engine, model));
+  site.log.line(
+      "attention-ready", description_of(*worker.engine, model, needs, kv_tokens, kv_cache_bytes),
+      {{"model", model.model_name()}, {"kv_tokens", kv_tokens}, {"max_num_seqs", options.max_num_seqs}});
   worker.metrics = std::move(metrics);
   actor_ = spawn_attention_worker(site.system, std::move(worker));
 }

@@ -10,20 +10,25 @@
 #include "actors/attention/attention_worker.hpp"
 #include "actors/engine/compute_queue.hpp"
 #include "actors/history/activation_reporter.hpp"
+#include "services/cluster/membership.hpp"
+#include "services/cluster/service_site.hpp"
+#include "services/model/model_source.hpp"
+#include "services/options/memory_budget.hpp"
 #include "services/options/role_options.hpp"
-#include "services/process/membership.hpp"
-#include "services/process/model_source.hpp"
-#include "services/process/service_site.hpp"
+#include "services/startup/load_progress.hpp"
 
 namespace troupe {
 
 class attention_service {
  public:
-  /// Loads the weights, with progress in the log.
-  /// @throws model::model_error, std::bad_alloc, std::runtime_error (no KV block fits the budget)
+  /// Loads the weights.
+  /// @param budget  what is left of the process' memory limit; weights, KV cache and rows are taken from it
+  /// @param load    told how far loading is
+  /// @throws model::model_error, std::bad_alloc, std::runtime_error (no KV block fits --kv-cache-memory)
   attention_service(const service_site& site, const model_source& source,
                     std::shared_ptr<compute_queue> queue, const model_options& model,
-                    const attention_options& options, std::shared_ptr<attention_metrics> metrics);
+                    const attention_options& options, memory_budget& budget,
+                    std::shared_ptr<load_progress> load, std::shared_ptr<attention_metrics> metrics);
 
   /// To be published under the worker's name.
   const attention_worker_actor& actor() const { return actor_; }

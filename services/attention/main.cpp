@@ -1,16 +1,18 @@
 // troupe-attention: an attention worker of a cluster.
-#include "actors/defaults.hpp"
 #include "services/attention/attention_service.hpp"
+#include "services/cluster/cluster_process.hpp"
+#include "services/log/request_lines.hpp"
 #include "services/metrics/attention_families.hpp"
-#include "services/process/cluster_process.hpp"
-#include "services/process/compute.hpp"
-#include "services/process/exit_deadline.hpp"
-#include "services/process/flag_notes.hpp"
-#include "services/process/log_options.hpp"
-#include "services/process/request_lines.hpp"
-#include "services/process/role_main.hpp"
-#include "services/process/stop_signal.hpp"
-#include "services/timeline/trace_writer.hpp"
+#include "services/metrics/process_figures.hpp"
+#include "services/model/compute.hpp"
+#include "services/model/flag_notes.hpp"
+#include "services/options/memory_budget.hpp"
+#include "services/options/memory_limit.hpp"
+#include "services/options/model_folder.hpp"
+#include "services/startup/exit_deadline.hpp"
+#include "services/startup/role_frame.hpp"
+#include "services/startup/role_main.hpp"
+#include "services/startup/startup.hpp"
 
 namespace troupe {
 namespace {
@@ -25,35 +27,38 @@ int run(const std::vector<std::string>& arguments) {
   option_parser parser(
       "troupe-attention",
       "Runs the attention side of a model: KV cache, router, sampling, continuous batching.");
-  parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
+  declare_model_folder(parser, &model.model_dir);
   model.declare(parser);
   options.declare(parser);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   logs.declare(parser);
   traces.declare(parser);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
-  stop_signal stop;
-  configure_logs(logs);
-  process_log log(cluster.name);
-  const trace_writer tracing(traces, log);
-  log_unread_variables(parser, log);
-  model_source source = open_model(model);
+  role_frame frame(parser, logs, traces, cluster.name);
+  const process_log& log = frame.log;
+  startup start(cluster, cluster.metrics_prefix, model.model_name(), log);
+  metrics::show_load(*start.families(), [load = start.load()] { return load->bytes(); });
+  model_source source = open_model(model, plan_use::computes, start.load());
+  log_ignored(source, log);
   log_clamped(model, source, log);
   auto queue = make_compute_queue(model, source.plan, log); // outlives the actors
-  cluster_process process(cluster, "attention", source.fingerprint, log);
-  auto families = process.make_families(cluster.metrics_prefix, model.model_name(), source.numerics_class);
-  attention_service attention(process.site(worker_role::attention), source, queue, model, options,
-                              std::make_shared<metrics::attention_families>(
-                                  families, [log](const request_event& event) { log_request(log, event); }));
+  cluster_process process(cluster, "attention", source.fingerprint, log, frame.reload);
+  metrics::show_build(*start.families(), source.numerics_class);
+  process.show_traffic(*start.families());
+  memory_budget budget(find_memory_limit());
+  attention_service attention(
+      process.site(worker_role::attention), source, queue, model, options, budget, start.load(),
+      std::make_shared<metrics::attention_families>(
+          start.families(), [log](const request_event& event) { log_request(log, event); }));
   process.peers().publish(cluster.name, attention.actor());
   attention.join();
-  auto scrapes = process.announce(families, probes_of(attention.pulse()));
-  stop.wait();
-  log.line("stopping", "");
-  exit_within(defaults::drain + exit_margin, log);
-  attention.stop(defaults::drain);
+  start.done(probes_of(attention.pulse()));
+  process.announce(start.endpoint());
+  frame.stop.wait();
+  const auto drain = announce_drain(cluster, log);
+  exit_within(drain + exit_margin, log);
+  attention.stop(drain);
   return stop_signal::exit_status();
 }
 

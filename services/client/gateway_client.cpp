@@ -11,13 +11,12 @@ namespace troupe {
 
 namespace {
 
-/// The sentence inside an error in OpenAI's form, or the beginning of whatever it is.
+/// The message of an error in OpenAI's form; of any other body its beginning.
 std::string reason_in(const std::string& body) {
   const auto page = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (page.is_object() && page.contains("error") && page["error"].is_object()
-      && page["error"].contains("message") && page["error"]["message"].is_string()) {
+      && page["error"].contains("message") && page["error"]["message"].is_string())
     return printable(page["error"]["message"].get<std::string>());
-  }
   return excerpt(body, 300);
 }
 

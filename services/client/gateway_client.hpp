@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// Within which a gateway must answer with a page.
+/// Deadline for a page of a gateway.
 constexpr auto page_deadline = std::chrono::seconds{10};
 
 /// The gateway has answered with another status than 200; what() names the URL and says why.

@@ -42,12 +42,11 @@ class event_splitter {
 
   void feed(std::string_view bytes) {
     buffer_ += bytes;
-    size_t begin = 0;
-    for (size_t end; (end = buffer_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    std::size_t begin = 0;
+    for (std::size_t end; (end = buffer_.find('\n', begin)) != std::string::npos; begin = end + 1) {
       std::string_view line(buffer_.data() + begin, end - begin);
-      if (line.starts_with("data: ")) {
+      if (line.starts_with("data: "))
         handler_(std::string(line.substr(6)));
-      }
     }
     buffer_.erase(0, begin);
   }
@@ -58,7 +57,7 @@ class event_splitter {
 };
 
 /// What an answer that does not stream may have.
-constexpr size_t max_body_bytes = size_t{1} << 30;
+constexpr std::size_t max_body_bytes = std::size_t{1} << 30;
 
 bool is_ssl_reason(const boost::system::error_code& error, int reason) {
   return error.category() == asio::error::get_ssl_category()
@@ -72,9 +71,8 @@ class connection {
   /// @param server  outlives the connection
   connection(const asio::any_io_executor& executor, const server_url& server)
       : server_(server), socket_(executor) {
-    if (server.tls) {
+    if (server.tls)
       tls_.emplace(socket_, *server.tls);
-    }
   }
 
   /// @param end  of everything that is done with the connection
@@ -83,27 +81,24 @@ class connection {
     socket_.expires_at(end);
     co_await socket_.async_connect(endpoints, asio::use_awaitable);
     socket_.socket().set_option(asio::ip::tcp::no_delay(true));
-    if (tls_) {
+    if (tls_)
       co_await shake_hands();
-    }
   }
 
   asio::awaitable<void> write(const std::string& text) {
-    for (size_t sent = 0; sent < text.size();) {
+    for (std::size_t sent = 0; sent < text.size();) {
       const asio::const_buffer rest = asio::buffer(text) + sent;
-      if (tls_) {
+      if (tls_)
         sent += co_await tls_->async_write_some(rest, asio::use_awaitable);
-      } else {
+      else
         sent += co_await socket_.async_write_some(rest, asio::use_awaitable);
-      }
     }
   }
 
-  asio::awaitable<size_t> read_some(asio::mutable_buffer into, boost::system::error_code& error) {
+  asio::awaitable<std::size_t> read_some(asio::mutable_buffer into, boost::system::error_code& error) {
     auto token = asio::redirect_error(asio::use_awaitable, error);
-    if (tls_) {
+    if (tls_)
       co_return co_await tls_->async_read_some(into, token);
-    }
     co_return co_await socket_.async_read_some(into, token);
   }
 
@@ -112,12 +107,10 @@ class connection {
     SSL* const engine = tls_->native_handle();
     boost::system::error_code is_name;
     asio::ip::make_address(server_.host, is_name);
-    if (is_name) { // addresses are no server names (RFC 6066)
+    if (is_name) // addresses are no server names (RFC 6066)
       SSL_set_tlsext_host_name(engine, server_.host.c_str());
-    }
-    if (SSL_get_verify_mode(engine) != SSL_VERIFY_NONE) {
+    if (SSL_get_verify_mode(engine) != SSL_VERIFY_NONE)
       tls_->set_verify_callback(asio::ssl::host_name_verification(server_.host));
-    }
     boost::system::error_code error;
     co_await tls_->async_handshake(asio::ssl::stream_base::client,
                                    asio::redirect_error(asio::use_awaitable, error));
@@ -129,12 +122,10 @@ class connection {
                               : X509_verify_cert_error_string(why))
                        + "): name its issuer with --ca-file, or say --insecure");
     }
-    if (is_ssl_reason(error, SSL_R_WRONG_VERSION_NUMBER)) {
+    if (is_ssl_reason(error, SSL_R_WRONG_VERSION_NUMBER))
       throw http_error("the server does not speak TLS: begin the URL with http://");
-    }
-    if (error) {
+    if (error)
       throw boost::system::system_error(error, "TLS");
-    }
   }
 
   const server_url& server_;
@@ -147,16 +138,13 @@ std::string request_text(const server_url& server, const std::string& method, co
                          const std::string& body) {
   std::string text = method + " " + path + " HTTP/1.1\r\n";
   text += "Host: " + host_port_text(server.host, server.port) + "\r\n";
-  if (!server.api_key.empty()) {
+  if (!server.api_key.empty())
     text += "Authorization: Bearer " + server.api_key + "\r\n";
-  }
   text += "Connection: close\r\n";
-  if (!body.empty()) {
+  if (!body.empty())
     text += "Content-Type: application/json\r\n";
-  }
-  if (!body.empty() || method == "POST") {
+  if (!body.empty() || method == "POST")
     text += "Content-Length: " + std::to_string(body.size()) + "\r\n";
-  }
   return text + "\r\n" + body;
 }
 
@@ -168,24 +156,21 @@ asio::awaitable<boost::system::error_code> parse_some(connection& from, beast::f
   while (true) {
     if (buffer.size() > 0) {
       buffer.consume(parser.put(buffer.data(), error));
-      if (error != http::error::need_more) {
+      if (error != http::error::need_more)
         co_return error;
-      }
     }
     error = {};
-    const size_t count = co_await from.read_some(buffer.prepare(beast::read_size(buffer, 65536)), error);
+    const std::size_t count = co_await from.read_some(buffer.prepare(beast::read_size(buffer, 65536)), error);
     buffer.commit(count);
     if (error == asio::error::eof) {
-      if (!parser.got_some()) {
+      if (!parser.got_some())
         co_return http::error::end_of_stream;
-      }
       error = {};
       parser.put_eof(error);
       co_return error;
     }
-    if (error) {
+    if (error)
       co_return error;
-    }
   }
 }
 
@@ -193,12 +178,10 @@ asio::awaitable<http_answer> read_answer(connection& from, const event_handler& 
   beast::flat_buffer buffer;
   http::response_parser<http::buffer_body> parser;
   // Not boost::none: Beast of Boost 1.74 compares Content-Length with the empty optional and refuses it.
-  parser.body_limit(std::numeric_limits<uint64_t>::max());
-  while (!parser.is_header_done()) {
-    if (const auto error = co_await parse_some(from, buffer, parser)) {
+  parser.body_limit(std::numeric_limits<std::uint64_t>::max());
+  while (!parser.is_header_done())
+    if (const auto error = co_await parse_some(from, buffer, parser))
       throw boost::system::system_error(error);
-    }
-  }
   http_answer answer;
   answer.status = parser.get().result_int();
   bool streamed = on_event && parser.get()[http::field::content_type].starts_with("text/event-stream");
@@ -208,17 +191,15 @@ asio::awaitable<http_answer> read_answer(connection& from, const event_handler& 
     parser.get().body().data = chunk;
     parser.get().body().size = sizeof chunk;
     const auto error = co_await parse_some(from, buffer, parser);
-    if (error && error != http::error::need_buffer) {
+    if (error && error != http::error::need_buffer)
       throw boost::system::system_error(error);
-    }
     std::string_view bytes(chunk, sizeof chunk - parser.get().body().size);
-    if (streamed) {
+    if (streamed)
       events.feed(bytes);
-    } else if (answer.body.size() + bytes.size() > max_body_bytes) {
+    else if (answer.body.size() + bytes.size() > max_body_bytes)
       throw http_error("the answer is larger than 1 GiB");
-    } else {
+    else
       answer.body += bytes;
-    }
   }
   co_return answer;
 }
@@ -228,27 +209,21 @@ asio::awaitable<http_answer> read_answer(connection& from, const event_handler& 
 server_url parse_url(const std::string& text, const server_trust& trust, const std::string& source) {
   const bool secure = text.starts_with("https://");
   std::string rest = text;
-  for (const std::string_view scheme : {"http://", "https://"}) {
-    if (text.starts_with(scheme)) {
+  for (const std::string_view scheme : {"http://", "https://"})
+    if (text.starts_with(scheme))
       rest = text.substr(scheme.size());
-    }
-  }
-  if (!rest.empty() && rest.back() == '/') {
+  if (!rest.empty() && rest.back() == '/')
     rest.pop_back();
-  }
-  if (rest.find('/') != std::string::npos) {
+  if (rest.find('/') != std::string::npos)
     throw option_error(source + ": '" + text + "' is not of the form http://HOST:PORT or https://HOST:PORT");
-  }
   host_port server = parse_host_port(rest, source);
   server_url url{server.host, server.port, {}, nullptr};
-  if (!secure) {
+  if (!secure)
     return url;
-  }
   url.tls = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
   SSL_CTX_set_min_proto_version(url.tls->native_handle(), TLS1_2_VERSION);
-  if (trust.insecure) {
+  if (trust.insecure)
     return url;
-  }
   url.tls->set_verify_mode(asio::ssl::verify_peer);
   boost::system::error_code error;
   url.tls->set_default_verify_paths(error); // a system without any may still have a --ca-file
@@ -295,9 +270,8 @@ http_answer fetch(const server_url& server, const std::string& method, const std
                    answer = std::move(what);
                  });
   io.run();
-  if (failure) {
+  if (failure)
     std::rethrow_exception(failure);
-  }
   return answer;
 }
 

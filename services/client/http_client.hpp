@@ -18,8 +18,8 @@ using event_handler = std::function<void(std::string data)>;
 
 /// Sends a request and reads the answer. With `on_event`, a body of type text/event-stream is handed over
 /// line by line as it arrives.
-/// @param server  outlives the exchange; one of an https:// URL must show a certificate for its host, signed
-/// by whom it trusts
+/// @param server  outlives the exchange. With an https:// URL it must show a certificate for its host, signed
+/// by a trusted one
 /// @param deadline  for all of it, the look-up of the host's name included
 /// @throws http_error when the host's name has no address, the connection fails, ends early or the deadline
 /// passes

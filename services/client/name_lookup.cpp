@@ -26,13 +26,12 @@ using asio::ip::tcp;
 
 namespace {
 
-/// One look-up, shared by its thread and all who wait for it.
+/// One look-up, shared by its thread and its waiters.
 class lookup {
  public:
   lookup() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (event_ < 0) {
+    if (event_ < 0)
       throw std::system_error(errno, std::generic_category(), "eventfd");
-    }
   }
 
   ~lookup() { ::close(event_); }
@@ -57,13 +56,12 @@ class lookup {
         std::memcpy(endpoint.data(), one->ai_addr, one->ai_addrlen);
       }
     }
-    if (error == 0) {
+    if (error == 0)
       ::freeaddrinfo(first);
-    }
     const std::lock_guard lock(mutex_);
     endpoints_ = std::move(endpoints);
     reason_ = endpoints_.empty() && reason.empty() ? "it has no address" : reason;
-    const uint64_t one = 1;
+    const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(event_, &one, sizeof one); // the first: there is room
   }
 
@@ -72,15 +70,13 @@ class lookup {
   int new_event() const { return ::fcntl(event_, F_DUPFD_CLOEXEC, 0); }
 
   /// @throws lookup_error
-  std::vector<tcp::endpoint> result(const std::string& host, uint16_t port) const {
+  std::vector<tcp::endpoint> result(const std::string& host, std::uint16_t port) const {
     const std::lock_guard lock(mutex_);
-    if (!reason_.empty()) {
+    if (!reason_.empty())
       throw lookup_error("the name '" + host + "' cannot be looked up: " + reason_);
-    }
     std::vector<tcp::endpoint> endpoints = endpoints_;
-    for (tcp::endpoint& endpoint : endpoints) {
+    for (tcp::endpoint& endpoint : endpoints)
       endpoint.port(port);
-    }
     return endpoints;
   }
 
@@ -88,10 +84,10 @@ class lookup {
   const int event_;
   mutable std::mutex mutex_;
   std::vector<tcp::endpoint> endpoints_;
-  std::string reason_; ///< why there is none
+  std::string reason_; ///< why there is no address
 };
 
-/// Those whose threads run.
+/// Look-ups whose threads run.
 struct running_lookups {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<lookup>> by_host;
@@ -102,9 +98,8 @@ std::shared_ptr<lookup> running_lookup(const std::string& host) {
   // Shared with the threads, which may outlive the end of main.
   static const auto all = std::make_shared<running_lookups>();
   const std::lock_guard lock(all->mutex);
-  if (const auto found = all->by_host.find(host); found != all->by_host.end()) {
+  if (const auto found = all->by_host.find(host); found != all->by_host.end())
     return found->second;
-  }
   auto fresh = std::make_shared<lookup>();
   std::thread([owner = all, fresh, host] {
     fresh->run(host);
@@ -117,7 +112,7 @@ std::shared_ptr<lookup> running_lookup(const std::string& host) {
 
 } // namespace
 
-asio::awaitable<std::vector<tcp::endpoint>> look_up(std::string host, uint16_t port,
+asio::awaitable<std::vector<tcp::endpoint>> look_up(std::string host, std::uint16_t port,
                                                     std::chrono::steady_clock::time_point deadline) {
   boost::system::error_code error;
   const auto address = asio::ip::make_address(host, error);
@@ -133,9 +128,8 @@ asio::awaitable<std::vector<tcp::endpoint>> look_up(std::string host, uint16_t p
     throw lookup_error("the name '" + host + "' cannot be looked up: " + failure.what());
   }
   const int descriptor = running->new_event();
-  if (descriptor < 0) {
+  if (descriptor < 0)
     throw lookup_error("the name '" + host + "' cannot be looked up: no descriptor is left");
-  }
   const auto executor = co_await asio::this_coro::executor;
   // Shared with the timer's handler, which may run behind the end of this.
   const auto event = std::make_shared<asio::posix::stream_descriptor>(executor, descriptor);
@@ -149,9 +143,8 @@ asio::awaitable<std::vector<tcp::endpoint>> look_up(std::string host, uint16_t p
   co_await event->async_wait(asio::posix::stream_descriptor::wait_read,
                              asio::redirect_error(asio::use_awaitable, error));
   timer.cancel();
-  if (error) {
+  if (error)
     throw lookup_error("the name '" + host + "' was not looked up in time");
-  }
   co_return running->result(host, port);
 }
 

@@ -20,13 +20,13 @@ struct lookup_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The system looks the name up on a thread of its own. One that takes longer than its deadline goes on
-/// there; whoever asks for the same name meanwhile waits for that one, so there is a thread for each name at
-/// most. Addresses need no thread.
+/// The system looks the name up on a separate thread. A look-up that outlasts its deadline continues there,
+/// and later questions for the same name wait for it: there is at most one thread per name. Addresses need no
+/// thread.
 /// @param host  a name, or an address without brackets
 /// @param port  of the endpoints
 /// @throws lookup_error
 boost::asio::awaitable<std::vector<boost::asio::ip::tcp::endpoint>>
-look_up(std::string host, uint16_t port, std::chrono::steady_clock::time_point deadline);
+look_up(std::string host, std::uint16_t port, std::chrono::steady_clock::time_point deadline);
 
 } // namespace troupe

@@ -5,15 +5,15 @@
 namespace troupe {
 
 void server_flags::declare(option_parser& parser) {
-  parser.text("url", "URL", "the server: http://HOST:PORT or https://HOST:PORT", &url);
+  parser.text("url", "URL", "address of the server: http://HOST:PORT or https://HOST:PORT", &url);
   parser.text("ca-file", "FILE",
-              "for https://, trust the certificates of this file (PEM), too: that of who signs the server's, "
-              "or the server's own where it is self-signed",
+              "trust the certificates in this file (PEM) for https://, too: the authority's, or a "
+              "self-signed server certificate",
               &ca_file);
-  parser.toggle("insecure", "for https://, take any certificate", &insecure);
+  parser.toggle("insecure", "accept any certificate for https://", &insecure);
   parser.text(
       "api-key-file", "FILE",
-      "send the first key of this file (one a line), where the server wants one; default: OPENAI_API_KEY",
+      "send the first key of this file (one a line) if the server asks for one; default: OPENAI_API_KEY",
       &api_key_file);
 }
 

@@ -22,12 +22,12 @@ struct http_error : std::runtime_error {
 /// "http://HOST:PORT" or "https://HOST:PORT" taken apart, and what opens it.
 struct server_url {
   std::string host; ///< an IPv6 address without brackets
-  uint16_t port = 0;
+  std::uint16_t port = 0;
   std::string api_key;                            ///< sent with every request; empty: none
-  std::shared_ptr<boost::asio::ssl::context> tls; ///< whom it trusts; null: plain HTTP
+  std::shared_ptr<boost::asio::ssl::context> tls; ///< trusted certificates; null: plain HTTP
 };
 
-/// Whose certificates count for "https://".
+/// Certificates that are trusted for "https://".
 struct server_trust {
   std::filesystem::path ca_file; ///< PEM, beside the system's; empty: the system's alone
   bool insecure = false;         ///< any

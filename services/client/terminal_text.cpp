@@ -22,37 +22,34 @@ std::string printable(std::string_view text) {
   result.reserve(text.size());
   while (!text.empty()) {
     const utf8_step step = first_of_utf8(text);
-    if (step.is_valid && !is_control(step.code_point)) {
+    if (step.is_valid && !is_control(step.code_point))
       result += text.substr(0, step.bytes);
-    } else {
+    else
       result += '?';
-    }
     text.remove_prefix(step.bytes);
   }
   return result;
 }
 
-size_t columns_of(std::string_view text) {
-  size_t columns = 0;
-  for (; !text.empty(); ++columns) {
+std::size_t columns_of(std::string_view text) {
+  std::size_t columns = 0;
+  for (; !text.empty(); ++columns)
     text.remove_prefix(first_of_utf8(text).bytes);
-  }
   return columns;
 }
 
-std::string_view first_columns(std::string_view text, size_t columns) {
+std::string_view first_columns(std::string_view text, std::size_t columns) {
   std::string_view rest = text;
-  for (; columns > 0 && !rest.empty(); --columns) {
+  for (; columns > 0 && !rest.empty(); --columns)
     rest.remove_prefix(first_of_utf8(rest).bytes);
-  }
   return text.substr(0, text.size() - rest.size());
 }
 
-std::string excerpt(std::string_view text, size_t columns) {
+std::string excerpt(std::string_view text, std::size_t columns) {
   return printable(first_columns(text, columns));
 }
 
-std::string counted(size_t number, const std::string& thing) {
+std::string counted(std::size_t number, const std::string& thing) {
   return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
 

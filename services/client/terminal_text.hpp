@@ -13,15 +13,15 @@ namespace troupe {
 std::string printable(std::string_view text);
 
 /// Columns that a text takes: its code points; a byte that is not UTF-8 counts as one.
-size_t columns_of(std::string_view text);
+std::size_t columns_of(std::string_view text);
 
-/// What fits into so many columns from its beginning.
-std::string_view first_columns(std::string_view text, size_t columns);
+/// The longest beginning of the text that fits into N columns.
+std::string_view first_columns(std::string_view text, std::size_t columns);
 
-/// Both: what fits into so many columns, printable.
-std::string excerpt(std::string_view text, size_t columns);
+/// The longest beginning that fits into N columns, printable.
+std::string excerpt(std::string_view text, std::size_t columns);
 
 /// "1 host", "2 hosts".
-std::string counted(size_t number, const std::string& thing);
+std::string counted(std::size_t number, const std::string& thing);
 
 } // namespace troupe

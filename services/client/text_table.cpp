@@ -10,20 +10,17 @@ namespace troupe {
 
 std::vector<std::string> table_lines(const std::vector<column_kind>& columns,
                                      const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(columns.size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < columns.size(); ++i) {
+  std::vector<std::size_t> widths(columns.size());
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < columns.size(); ++i)
       widths[i] = std::max(widths[i], columns_of(row.at(i)));
-    }
-  }
   std::vector<std::string> lines;
   for (const auto& row : rows) {
     std::string line;
     const char* gap = "";
-    for (size_t i = 0; i < columns.size(); ++i) {
-      if (widths[i] == 0) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (widths[i] == 0)
         continue;
-      }
       const std::string cell = printable(row[i]); // takes as many columns
       const std::string space(widths[i] - columns_of(cell), ' ');
       line += gap + (columns[i] == column_kind::number ? space + cell : cell + space);
@@ -38,9 +35,8 @@ std::vector<std::string> table_lines(const std::vector<column_kind>& columns,
 std::string table_text(const std::vector<column_kind>& columns,
                        const std::vector<std::vector<std::string>>& rows) {
   std::string text;
-  for (const std::string& line : table_lines(columns, rows)) {
+  for (const std::string& line : table_lines(columns, rows))
     text += line + "\n";
-  }
   return text;
 }
 

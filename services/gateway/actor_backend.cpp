@@ -4,25 +4,16 @@
 #include <random>
 #include <utility>
 
-#include <caf/actor_cast.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
 
-#include "actors/cluster/trace_control.hpp"
-#include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 
 namespace {
-
-/// The answers of scheduler and history come through the gateway, which has deadlines of its own for them.
-constexpr auto status_deadline = defaults::local_request + defaults::connect_timeout;
-
-/// Likewise, for a command to the rebalancer.
-constexpr auto command_deadline =
-    defaults::placement_command + defaults::local_request + defaults::connect_timeout;
 
 backend_error as_backend_error(const caf::error& error) {
   return {is_peer_down(error) ? ec::peer_down : code_of(error), text_of(error)};
@@ -35,7 +26,8 @@ class session_events final : public session_listener {
 
   void on_placed() override { to_->on_placed(); }
 
-  void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens, finish_reason reason) override {
+  void on_tokens(std::uint32_t choice, const std::vector<generated_token>& tokens,
+                 finish_reason reason) override {
     to_->on_tokens(choice, tokens, reason);
   }
 
@@ -56,7 +48,7 @@ class session_handle final : public generation_handle {
  public:
   explicit session_handle(session_actor session) : session_(std::move(session)) {}
 
-  void stop(uint32_t choice) override { caf::anon_send(session_, stop_atom_v, choice); }
+  void stop(std::uint32_t choice) override { caf::anon_send(session_, stop_atom_v, choice); }
 
   void cancel() override { caf::anon_send(session_, cancel_atom_v); }
 
@@ -67,11 +59,11 @@ class session_handle final : public generation_handle {
 class actor_backend final : public generation_backend {
  public:
   actor_backend(caf::actor_system& system, gateway_actor gateway,
-                std::shared_ptr<const std::atomic<uint32_t>> max_model_len, request_events log)
+                std::shared_ptr<const std::atomic<std::uint32_t>> max_model_len, request_events log)
       : system_(system),
         gateway_(std::move(gateway)),
         max_model_len_(std::move(max_model_len)),
-        prefix_(uint64_t{std::random_device{}()} << 32),
+        prefix_(std::uint64_t{std::random_device{}()} << 32),
         log_(std::move(log)) {}
 
   std::unique_ptr<generation_handle> start(generation_job job,
@@ -92,82 +84,58 @@ class actor_backend final : public generation_backend {
         system_, gateway_, std::move(request), std::make_shared<session_events>(std::move(listener))));
   }
 
-  uint32_t max_model_len() const override { return max_model_len_->load(); }
+  std::uint32_t max_model_len() const override { return max_model_len_->load(); }
 
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override {
-    ask(
-        defaults::local_request, then,
-        [then](cluster_view& cluster, bool away) {
-          then(last_view{std::move(cluster), away});
-        },
-        caf::get_atom_v);
-  }
-
-  void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override {
-    ask(
-        status_deadline, then, [then](scheduler_status& status) { then(std::move(status)); }, status_atom_v);
-  }
-
-  void history(uint32_t max_windows,
-               std::function<void(std::variant<history_snapshot, backend_error>)> then) override {
-    ask(
-        status_deadline, then, [then](history_snapshot& known) { then(std::move(known)); }, history_atom_v,
-        max_windows);
-  }
-
-  void placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) override {
-    ask(
-        status_deadline, then, [then](rebalancer_status& status) { then(std::move(status)); },
-        placement_atom_v);
-  }
-
-  void change_placement(placement_command command,
-                        std::function<void(std::variant<placement_change, backend_error>)> then) override {
-    ask(
-        command_deadline, then, [then](placement_change& change) { then(std::move(change)); },
-        std::move(command));
-  }
-
-  void trace(trace_command command,
-             std::function<void(std::variant<trace_receipt, backend_error>)> then) override {
-    ask_as<trace_control_actor>(
-        status_deadline + defaults::local_request, then,
-        [then](trace_receipt& receipt) { then(std::move(receipt)); }, command);
-  }
-
- private:
-  /// One question to the gateway by an actor that lives as long as the question.
-  template <class Deadline, class Failed, class Answered, class... Parts>
-  void ask(Deadline deadline, Failed failed, Answered answered, Parts... question) {
-    ask_as<gateway_actor>(deadline, failed, answered, std::move(question)...);
-  }
-
-  /// Likewise, as another interface of it.
-  template <class Handle, class Deadline, class Failed, class Answered, class... Parts>
-  void ask_as(Deadline deadline, Failed failed, Answered answered, Parts... question) {
-    system_.spawn([gateway = caf::actor_cast<Handle>(gateway_), deadline, failed, answered,
-                   question...](caf::event_based_actor* self) {
-      self->request(gateway, deadline, question...).then(answered, [failed](caf::error& error) {
-        failed(as_backend_error(error));
-      });
+    system_.spawn([gateway = gateway_, then](caf::event_based_actor* self) {
+      self->request(gateway, defaults::local_request, caf::get_atom_v)
+          .then(
+              [then](cluster_view& cluster, bool away, bool has_been_ready) {
+                then(last_view{std::move(cluster), away, has_been_ready});
+              },
+              [then](const caf::error& error) { then(as_backend_error(error)); });
     });
   }
 
+ private:
   caf::actor_system& system_;
   gateway_actor gateway_;
-  const std::shared_ptr<const std::atomic<uint32_t>> max_model_len_;
-  const uint64_t prefix_;
+  const std::shared_ptr<const std::atomic<std::uint32_t>> max_model_len_;
+  const std::uint64_t prefix_;
   const request_events log_;
-  std::atomic<uint64_t> next_request_{1};
+  std::atomic<std::uint64_t> next_request_{1};
+};
+
+class actor_control final : public control_backend {
+ public:
+  actor_control(caf::actor_system& system, control_services services)
+      : system_(system), services_(std::move(services)) {}
+
+  void ask(const control_question& question, std::function<void(control_outcome)> then) override {
+    ask_service(system_, services_, question, [then](caf::expected<control_answer> answer) {
+      if (answer)
+        then(std::move(*answer));
+      else
+        then(as_backend_error(answer.error()));
+    });
+  }
+
+ private:
+  caf::actor_system& system_;
+  const control_services services_;
 };
 
 } // namespace
 
 std::shared_ptr<generation_backend>
 make_actor_backend(caf::actor_system& system, gateway_actor gateway,
-                   std::shared_ptr<const std::atomic<uint32_t>> max_model_len, request_events log) {
+                   std::shared_ptr<const std::atomic<std::uint32_t>> max_model_len, request_events log) {
   return std::make_shared<actor_backend>(system, std::move(gateway), std::move(max_model_len),
                                          std::move(log));
+}
+
+std::shared_ptr<control_backend> make_actor_control(caf::actor_system& system, control_services services) {
+  return std::make_shared<actor_control>(system, std::move(services));
 }
 
 } // namespace troupe

@@ -1,4 +1,4 @@
-// Which tokens end a sequence by themselves.
+// Tokens that end a sequence.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace troupe {
 
-/// The end tokens of generation_config.json, of config.json and the tokenizer's `eos_token`, together: a chat
-/// model may name the end of its turn in any one of them.
-/// @returns ids in order, each once
-std::vector<int32_t> end_tokens_of(const model::generation_config& generation,
-                                   const model::model_config& config, const text::tokenizer& tokenizer);
+/// The end tokens of generation_config.json, of config.json and the tokenizer's `eos_token` together, because
+/// a chat model may name the end of its turn in any of them.
+/// @returns sorted ids without duplicates
+std::vector<std::int32_t> end_tokens_of(const model::generation_config& generation,
+                                        const model::model_config& config, const text::tokenizer& tokenizer);
 
 } // namespace troupe

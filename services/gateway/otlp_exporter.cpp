@@ -17,10 +17,10 @@ constexpr auto last_patience = std::chrono::seconds{1};
 constexpr const char* default_path = "/v1/traces";
 constexpr const char* scheme = "http://";
 
-uint64_t unix_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count());
+std::uint64_t unix_ns() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
 }
 
 } // namespace
@@ -49,24 +49,22 @@ otlp_exporter::~otlp_exporter() {
 }
 
 void otlp_exporter::record(const http::access_record& record) {
-  if (!is_exported(record)) {
+  if (!is_exported(record))
     return;
-  }
   const auto now = unix_ns();
   const std::lock_guard lock{mutex_};
   if (waiting_.size() >= max_waiting) {
     ++dropped_;
     return;
   }
-  waiting_.push_back({record, now, std::max<uint64_t>(ids_(), 1)});
+  waiting_.push_back({record, now, std::max<std::uint64_t>(ids_(), 1)});
 }
 
 void otlp_exporter::run() {
   for (;;) {
     std::unique_lock lock{mutex_};
-    if (!stopping_) {
+    if (!stopping_)
       changed_.wait_for(lock, interval, [this] { return stopping_; });
-    }
     const bool is_last = stopping_;
     const auto until = std::chrono::steady_clock::now() + last_patience;
     std::string why = "they come faster than they are sent";
@@ -90,31 +88,28 @@ void otlp_exporter::run() {
     }
     lock.unlock();
     complain(why, lost);
-    if (is_last) {
+    if (is_last)
       return;
-    }
   }
 }
 
-/// @returns what went wrong; empty: the collector has taken them
+/// @returns the error; empty: the collector has taken the spans
 std::string otlp_exporter::send(std::string body, std::chrono::milliseconds patience) const {
   try {
     const http_answer answer = fetch(server_, "POST", path_, std::move(body), patience);
-    if (answer.status < 200 || answer.status >= 300) {
+    if (answer.status < 200 || answer.status >= 300)
       return "status " + std::to_string(answer.status);
-    }
   } catch (const std::exception& error) {
     return error.what();
   }
   return {};
 }
 
-void otlp_exporter::complain(const std::string& why, uint64_t lost) {
+void otlp_exporter::complain(const std::string& why, std::uint64_t lost) {
   untold_ += lost;
   const auto now = std::chrono::steady_clock::now();
-  if (untold_ == 0 || now < next_complaint_) {
+  if (untold_ == 0 || now < next_complaint_)
     return;
-  }
   next_complaint_ = now + complaint_interval;
   log_.line("otlp",
             std::to_string(untold_) + " spans for the collector at "

@@ -1,4 +1,4 @@
-// Sends a span for each request to a collector of OpenTelemetry, beside the requests.
+// Sends a span for each request to an OpenTelemetry collector, in the background.
 #pragma once
 
 #include <chrono>
@@ -14,24 +14,24 @@
 #include "services/client/server_url.hpp"
 #include "services/gateway/http/access_record.hpp"
 #include "services/gateway/otlp_spans.hpp"
-#include "services/process/process_log.hpp"
+#include "services/log/process_log.hpp"
 
 namespace troupe {
 
-/// OTLP over HTTP with JSON, from a thread of its own. Spans that find the queue full, or that the collector
-/// does not take within `deadline`, are dropped; an `otlp` line of the log says so at most every ten seconds.
+/// Uses OTLP over HTTP with JSON, from a thread of its own. A span is dropped if the queue is full or if the
+/// collector does not take it within `deadline`. An `otlp` log line reports drops, at most every ten seconds.
 /// Thread-safe.
 class otlp_exporter {
  public:
-  static constexpr size_t max_waiting = 4096;   ///< spans
-  static constexpr size_t max_in_request = 256; ///< likewise
+  static constexpr std::size_t max_waiting = 4096;   ///< spans
+  static constexpr std::size_t max_in_request = 256; ///< spans in one export request
   static constexpr std::chrono::milliseconds interval{500};
   static constexpr std::chrono::seconds deadline{2};
 
   /// @param endpoint  "http://HOST:PORT", with "/v1/traces" behind it or without
   /// @throws option_error naming --otlp-endpoint
   otlp_exporter(const std::string& endpoint, std::string model, process_log log);
-  /// Sends what waits, for a second at most, behind what is being sent. Only the look-up of a name can take
+  /// Sends the queued spans after those being sent, for a second at most. Only a name look-up can take
   /// longer.
   ~otlp_exporter();
   otlp_exporter(const otlp_exporter&) = delete;
@@ -43,7 +43,7 @@ class otlp_exporter {
  private:
   void run();
   std::string send(std::string body, std::chrono::milliseconds patience) const;
-  void complain(const std::string& why, uint64_t lost);
+  void complain(const std::string& why, std::uint64_t lost);
 
   server_url server_;
   std::string path_;
@@ -53,10 +53,10 @@ class otlp_exporter {
   std::condition_variable changed_;
   std::deque<otlp_span> waiting_;
   std::mt19937_64 ids_;
-  uint64_t dropped_ = 0;
+  std::uint64_t dropped_ = 0;
   bool stopping_ = false;
-  std::chrono::steady_clock::time_point next_complaint_{}; ///< the thread's
-  uint64_t untold_ = 0;                                    ///< likewise
+  std::chrono::steady_clock::time_point next_complaint_{}; ///< used by the thread alone
+  std::uint64_t untold_ = 0;                               ///< dropped since the last log line
   std::thread thread_;                                     // last: runs with everything above in place
 };
 

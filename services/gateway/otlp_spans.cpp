@@ -15,10 +15,10 @@ constexpr auto chat_completions = "/v1/chat/completions";
 constexpr int server_kind = 2;
 constexpr int error_status = 2;
 
-std::string hex(uint64_t number) {
+std::string hex(std::uint64_t number) {
   constexpr const char* digits = "0123456789abcdef";
   std::string text(16, '0');
-  for (size_t i = 16; i-- > 0; number >>= 4)
+  for (std::size_t i = 16; i-- > 0; number >>= 4)
     text[i] = digits[number & 15];
   return text;
 }
@@ -35,14 +35,14 @@ json attribute(const char* name, json value) {
   return {{"key", name}, {"value", std::move(value)}};
 }
 
-/// 64-bit integers are texts in OTLP's JSON.
-json attribute(const char* name, uint64_t number) {
+/// OTLP's JSON writes 64-bit integers as strings.
+json attribute(const char* name, std::uint64_t number) {
   return attribute(name, json{{"intValue", std::to_string(number)}});
 }
 
 json finish_reasons(const std::string& reasons) {
   json values = json::array();
-  for (size_t begin = 0; begin <= reasons.size();) {
+  for (std::size_t begin = 0; begin <= reasons.size();) {
     const auto end = std::min(reasons.find(',', begin), reasons.size());
     values.push_back(text_value(reasons.substr(begin, end - begin)));
     begin = end + 1;
@@ -57,7 +57,7 @@ json attributes_of(const http::access_record& record, const std::string& operati
                           attribute("gen_ai.request.model", text_value(model)),
                           attribute("http.request.method", text_value(record.method)),
                           attribute("url.path", text_value(record.path)),
-                          attribute("http.response.status_code", uint64_t{record.status}),
+                          attribute("http.response.status_code", std::uint64_t{record.status}),
                           attribute("troupe.request_id", text_value(record.request_id))});
   if (record.prompt_tokens)
     all.push_back(attribute("gen_ai.usage.input_tokens", *record.prompt_tokens));
@@ -77,7 +77,7 @@ json span_of(const otlp_span& one, const std::string& model) {
   const auto& record = one.record;
   const auto identity = identity_of(record);
   const std::string operation = record.path == chat_completions ? "chat" : "text_completion";
-  const auto duration = static_cast<uint64_t>(record.total_seconds * 1e9);
+  const auto duration = static_cast<std::uint64_t>(record.total_seconds * 1e9);
   json span{{"traceId", hex(identity.trace_high) + hex(identity.trace_low)},
             {"spanId", hex(one.span_id)},
             {"name", operation + " " + model},

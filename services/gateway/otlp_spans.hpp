@@ -14,16 +14,15 @@ namespace troupe {
 /// generative AI and HTTP, and `troupe.*` where they have none.
 struct otlp_span {
   http::access_record record;
-  uint64_t end_unix_ns = 0;
-  uint64_t span_id = 0; ///< not 0
+  std::uint64_t end_unix_ns = 0;
+  std::uint64_t span_id = 0; ///< not 0
 };
 
-/// Whether a request is to be exported: one for generated text, whose traceparent says `sampled`, or which
-/// has none.
+/// A request is exported if it asked for generated text and its traceparent says `sampled` or is missing.
 bool is_exported(const http::access_record& record);
 
 /// The body of an export request.
-/// @param model    that is served
+/// @param model    name of the served model
 /// @param service  name of this process
 std::string otlp_body(std::span<const otlp_span> spans, const std::string& model, const std::string& service);
 

@@ -1,16 +1,16 @@
-// The activation history as JSON: what GET /cluster/history answers, and --history reads. The README of
-// services/gateway says what is in it.
+// The activation history as JSON: what GET /cluster/history answers, and --history reads. The form of the
+// page is in services/pages/history_page.hpp.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
-#include "actors/history/history_messages.hpp"
+#include "actors/protocol/history_messages.hpp"
 
 namespace troupe {
 
 /// What a file for --history may have: all windows of a history, some 40 bytes of text for each byte of them.
-inline constexpr size_t max_history_file_bytes = size_t{256} << 20;
+inline constexpr std::size_t max_history_file_bytes = std::size_t{256} << 20;
 
 /// Numbers come back as they were.
 /// @errors throws `std::runtime_error` for a window that cannot be read

@@ -54,9 +54,8 @@ _troupe_complete() {
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& word : words) {
+  for (const std::string& word : words)
     text += (text.empty() ? "" : " ") + word;
-  }
   return text;
 }
 
@@ -76,12 +75,10 @@ struct function_bodies {
 void add(const command_description& command, function_bodies& to) {
   const std::string label = "    " + quoted(command.name) + ") ";
   std::vector<std::string> commands;
-  for (const auto& inner : command.commands) {
+  for (const auto& inner : command.commands)
     commands.push_back(inner.name.substr(inner.name.rfind(' ') + 1));
-  }
-  if (!commands.empty()) {
+  if (!commands.empty())
     to.commands += label + "commands=" + quoted(joined(commands)) + " ;;\n";
-  }
   std::vector<std::string> flags;
   std::map<std::string, std::string> by_offer; // flags with the same values, as patterns of `case`
   for (const auto& option : command.options) {
@@ -96,17 +93,14 @@ void add(const command_description& command, function_bodies& to) {
   to.flags += label + "flags=" + quoted(joined(flags)) + " ;;\n";
   if (!by_offer.empty()) {
     to.values += label + "case $2 in\n";
-    for (const auto& [offer, patterns] : by_offer) {
+    for (const auto& [offer, patterns] : by_offer)
       to.values += "      " + patterns + ") " + offer + " ;;\n";
-    }
     to.values += "      *) return 1 ;;\n      esac ;;\n";
   }
-  if (!command.arguments.empty()) {
+  if (!command.arguments.empty())
     to.arguments += label + offer_of(kind_of_value(command.arguments.front().name)) + " ;;\n";
-  }
-  for (const auto& inner : command.commands) {
+  for (const auto& inner : command.commands)
     add(inner, to);
-  }
 }
 
 std::string function(const char* comment, const char* name, const std::string& body, const char* otherwise) {

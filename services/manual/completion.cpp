@@ -8,7 +8,7 @@
 namespace troupe::manual {
 
 std::string words_behind_program(const command_description& command) {
-  const size_t blank = command.name.find(' ');
+  const std::size_t blank = command.name.find(' ');
   return blank == std::string::npos ? "" : command.name.substr(blank + 1);
 }
 
@@ -20,7 +20,7 @@ std::string identifier_of(const std::string& name) {
 }
 
 std::string short_help(const std::string& help) {
-  constexpr size_t most = 72;
+  constexpr std::size_t most = 72;
   std::string line = help.substr(0, help.find_first_of(";\n"));
   if (columns_of(line) > most) {
     // One more: a blank may follow the last word that fits. A single long word is cut.
@@ -33,9 +33,8 @@ std::string short_help(const std::string& help) {
 
 std::string quoted(const std::string& text) {
   std::string result = "'";
-  for (const char c : text) {
+  for (const char c : text)
     result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
   return result + "'";
 }
 

@@ -1,4 +1,4 @@
-// Scripts that make shells complete the commands, flags and values of programs.
+// Completion scripts for shells: commands, flags and values of programs.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ std::string zsh_completion(const programs_type& programs);
 
 std::string fish_completion(const programs_type& programs);
 
-/// The words behind the program's name: "placement move" of "troupe placement move".
+/// The words after the program's name: "placement move" of "troupe placement move".
 std::string words_behind_program(const command_description& command);
 
 /// "troupe placement move" as a part of an identifier: "troupe_placement_move".
@@ -27,7 +27,7 @@ std::string identifier_of(const std::string& name);
 /// The help of a flag or a command, up to its first clause, as a line beside a completion.
 std::string short_help(const std::string& help);
 
-/// Within single quotes of a POSIX shell; the quotes are written, too.
+/// The text in single quotes, escaped for a POSIX shell.
 std::string quoted(const std::string& text);
 
 } // namespace troupe::manual

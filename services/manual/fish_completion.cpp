@@ -30,22 +30,19 @@ end
 /// Within single quotes of fish.
 std::string fish_quoted(const std::string& text) {
   std::string result = "'";
-  for (const char c : text) {
+  for (const char c : text)
     result += c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
-  }
   return result + "'";
 }
 
-/// What `complete` is told of a value: nothing else than these words, or files.
+/// The arguments of `complete` for a value: exactly these words, or files.
 std::string value_of(const std::string& placeholder) {
   const value_kind kind = kind_of_value(placeholder);
   std::string words;
-  for (const std::string& word : kind.words) {
+  for (const std::string& word : kind.words)
     words += (words.empty() ? "" : " ") + word;
-  }
-  if (kind.folders) {
+  if (kind.folders)
     words = "(__fish_complete_directories)";
-  }
   const std::string offered = words.empty() ? "" : " -a " + fish_quoted(words);
   return kind.files ? " -r -F" + offered : " -x" + offered;
 }
@@ -73,9 +70,8 @@ void add(const command_description& command, const std::string& program, std::st
                                 : " -f")
               + "\n";
   }
-  for (const auto& inner : command.commands) {
+  for (const auto& inner : command.commands)
     add(inner, program, script);
-  }
 }
 
 } // namespace

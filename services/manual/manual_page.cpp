@@ -10,17 +10,15 @@ namespace {
 /// Text as roff prints it: no line is a request, and a dash is one that can be copied.
 std::string escaped(const std::string& text) {
   std::string result;
-  for (const char c : text) {
-    if (c == '\\') {
+  for (const char c : text)
+    if (c == '\\')
       result += "\\e";
-    } else if (c == '-') {
+    else if (c == '-')
       result += "\\-";
-    } else if ((c == '.' || c == '\'') && (result.empty() || result.back() == '\n')) {
+    else if ((c == '.' || c == '\'') && (result.empty() || result.back() == '\n'))
       result += std::string("\\&") + c;
-    } else {
+    else
       result += c;
-    }
-  }
   return result;
 }
 
@@ -40,12 +38,10 @@ std::string capitals(std::string text) {
 
 /// A summary as it stands behind a name: in lower case, without a full stop.
 std::string phrase(std::string text) {
-  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && !(text[1] >= 'A' && text[1] <= 'Z')) {
+  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && !(text[1] >= 'A' && text[1] <= 'Z'))
     text[0] = static_cast<char>(text[0] - 'A' + 'a');
-  }
-  if (!text.empty() && text.back() == '.') {
+  if (!text.empty() && text.back() == '.')
     text.pop_back();
-  }
   return text;
 }
 
@@ -55,17 +51,15 @@ std::string entry(const std::string& tag, const std::string& text) {
 
 std::string synopsis(const command_description& command) {
   std::string line = bold(command.name);
-  for (const auto& argument : command.arguments) {
+  for (const auto& argument : command.arguments)
     line += " " + italic(argument.name);
-  }
   return line + (command.options.empty() ? "" : " [flags]");
 }
 
 std::string arguments_and_options(const command_description& command) {
   std::string text;
-  for (const auto& argument : command.arguments) {
+  for (const auto& argument : command.arguments)
     text += entry(italic(argument.name), argument.help);
-  }
   for (const auto& option : command.options) {
     const std::string value = option.placeholder.empty() ? "" : " " + italic(option.placeholder);
     const std::string preset = option.default_text.empty() ? "" : " (default: " + option.default_text + ")";
@@ -77,9 +71,8 @@ std::string arguments_and_options(const command_description& command) {
 std::string lines(const std::string& text) {
   std::istringstream in(text);
   std::string result;
-  for (std::string line; std::getline(in, line);) {
+  for (std::string line; std::getline(in, line);)
     result += (result.empty() ? "" : ".br\n") + escaped(line) + "\n";
-  }
   return result;
 }
 
@@ -95,20 +88,17 @@ std::string manual_page(const command_description& command, const release& of, b
   std::string page = ".TH " + capitals(escaped(page_name(command))) + " 1 " + of.date + " \"Troupe "
                      + of.version + "\" \"Troupe\"\n.SH NAME\n" + escaped(page_name(command)) + " \\- "
                      + escaped(phrase(command.summary)) + "\n.SH SYNOPSIS\n";
-  if (!command.options.empty() || command.commands.empty()) {
+  if (!command.options.empty() || command.commands.empty())
     page += synopsis(command) + "\n";
-  }
   if (!command.commands.empty()) {
     page += (command.options.empty() ? "" : ".br\n") + bold(command.name) + " " + italic("COMMAND")
             + " [arguments]\n";
   }
   page += ".SH DESCRIPTION\n" + escaped(command.text.empty() ? command.summary : command.text) + "\n";
-  if (!command.footer.empty()) {
+  if (!command.footer.empty())
     page += ".PP\n" + lines(command.footer);
-  }
-  if (!command.arguments.empty() || !command.options.empty()) {
+  if (!command.arguments.empty() || !command.options.empty())
     page += ".SH OPTIONS\n" + arguments_and_options(command);
-  }
   if (!command.commands.empty()) {
     page += ".SH COMMANDS\n";
     for (const auto& inner : command.commands) {

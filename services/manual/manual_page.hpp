@@ -7,14 +7,14 @@
 
 namespace troupe::manual {
 
-/// What all pages say of the release.
+/// The release that all pages name.
 struct release {
   std::string version; ///< "0.1.0"
   std::string date;    ///< "2026-01-31"
 };
 
-/// The page of a command. What its own commands take is in it; those of a program have pages of their own.
-/// @param is_program  it has no other command before it
+/// The page of a command, with its subcommands. The commands of a program have their own pages.
+/// @param is_program  whether this is the page of a program
 std::string manual_page(const command_description& command, const release& of, bool is_program);
 
 /// "troupe-placement" of "troupe placement".

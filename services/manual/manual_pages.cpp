@@ -34,7 +34,7 @@ int run(const std::vector<std::string>& words) {
   const std::filesystem::path folder = words[0];
   const manual::release release{words[1], words[2]};
   std::filesystem::create_directories(folder);
-  for (size_t i = 3; i < words.size(); ++i) {
+  for (std::size_t i = 3; i < words.size(); ++i) {
     const auto program = manual::describe_program(words[i]);
     write(folder, program, release, true);
     for (const auto& command : program.commands)

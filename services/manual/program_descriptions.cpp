@@ -21,9 +21,8 @@ constexpr std::array program_names{"troupe",         "troupe-attention", "troupe
 std::string read_all(int fd) {
   std::string text;
   std::array<char, 4096> part{};
-  for (ssize_t bytes; (bytes = ::read(fd, part.data(), part.size())) > 0;) {
-    text.append(part.data(), static_cast<size_t>(bytes));
-  }
+  for (ssize_t bytes; (bytes = ::read(fd, part.data(), part.size())) > 0;)
+    text.append(part.data(), static_cast<std::size_t>(bytes));
   return text;
 }
 
@@ -34,9 +33,8 @@ command_description describe_program(const std::filesystem::path& program) {
     return std::runtime_error(program.string() + " --describe: " + why);
   };
   std::array<int, 2> pipe{};
-  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0)
     throw failed("no pipe: " + std::generic_category().message(errno));
-  }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, pipe[1], STDOUT_FILENO);
@@ -49,13 +47,11 @@ command_description describe_program(const std::filesystem::path& program) {
   ::close(pipe[1]);
   const std::string answer = error == 0 ? read_all(pipe[0]) : "";
   ::close(pipe[0]);
-  if (error != 0) {
+  if (error != 0)
     throw failed("it cannot be run: " + std::generic_category().message(error));
-  }
   int status = 0;
-  if (::waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+  if (::waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
     throw failed("it has failed");
-  }
   try {
     return parse_description(answer);
   } catch (const std::runtime_error& malformed) {
@@ -65,11 +61,9 @@ command_description describe_program(const std::filesystem::path& program) {
 
 std::vector<command_description> describe_programs_in(const std::filesystem::path& folder) {
   std::vector<command_description> found;
-  for (const char* name : program_names) {
-    if (std::filesystem::exists(folder / name)) {
+  for (const char* name : program_names)
+    if (std::filesystem::exists(folder / name))
       found.push_back(describe_program(folder / name));
-    }
-  }
   return found;
 }
 

@@ -1,4 +1,4 @@
-// What the programs in a folder say of themselves.
+// Descriptions of the programs in a folder.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@
 namespace troupe::manual {
 
 /// Asks the program for its description (`--describe`).
-/// @throws std::runtime_error that names the program where it cannot be run or says something else
+/// @throws std::runtime_error that names the program when it cannot be run or answers in another form
 command_description describe_program(const std::filesystem::path& program);
 
-/// Those of Troupe that are in this folder.
+/// Asks those programs of Troupe that exist in this folder.
 /// @throws as describe_program
 std::vector<command_description> describe_programs_in(const std::filesystem::path& folder);
 

@@ -19,13 +19,12 @@ value_kind kind_of_value(const std::string& placeholder) {
   std::istringstream parts(placeholder);
   for (std::string part; std::getline(parts, part, '|');) {
     part = part.substr(0, part.find('[')); // "cuda[:N]"
-    if (part.ends_with("FILE")) {
+    if (part.ends_with("FILE"))
       result.files = true;
-    } else if (part.ends_with("DIR")) {
+    else if (part.ends_with("DIR"))
       result.folders = true;
-    } else if (is_word(part)) {
+    else if (is_word(part))
       result.words.push_back(part);
-    }
   }
   return result;
 }

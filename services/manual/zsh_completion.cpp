@@ -9,9 +9,8 @@ namespace {
 std::string escaped(const std::string& text, const std::string& special) {
   std::string result;
   for (const char c : text) {
-    if (special.find(c) != std::string::npos) {
+    if (special.find(c) != std::string::npos)
       result += '\\';
-    }
     result += c;
   }
   return result;
@@ -21,16 +20,13 @@ std::string escaped(const std::string& text, const std::string& special) {
 std::string action_of(const std::string& placeholder) {
   const value_kind kind = kind_of_value(placeholder);
   std::string text = ":" + escaped(placeholder, ":\\[]") + ":";
-  if (kind.files) {
+  if (kind.files)
     return text + "_files";
-  }
-  if (kind.folders) {
+  if (kind.folders)
     return text + "_files -/";
-  }
   std::string words;
-  for (const std::string& word : kind.words) {
+  for (const std::string& word : kind.words)
     words += (words.empty() ? "" : " ") + word;
-  }
   return text + (words.empty() ? " " : "(" + words + ")");
 }
 
@@ -48,9 +44,8 @@ std::string arguments_of(const command_description& command) {
   }
   add("--help[list the flags]");
   add("--version[print the version]");
-  for (const auto& argument : command.arguments) {
+  for (const auto& argument : command.arguments)
     add(action_of(argument.name));
-  }
   return text + "\n";
 }
 
@@ -73,9 +68,8 @@ void add(const command_description& command, std::string& script) {
     }
     script += "  esac\n" + arguments_of(command) + "}\n";
   }
-  for (const auto& inner : command.commands) {
+  for (const auto& inner : command.commands)
     add(inner, script);
-  }
 }
 
 } // namespace

@@ -29,7 +29,7 @@ attention_families::attention_families(std::shared_ptr<registry> families, reque
       hedges_(families_->counter("expert_hedges_total")),
       hedges_refused_(families_->counter("expert_hedges_refused_total")),
       seat_wait_seconds_(families_->histogram("sequence_queue_time_seconds")),
-      iteration_rows_(families_->histogram("iteration_tokens")),
+      iteration_tokens_(families_->histogram("iteration_tokens")),
       iteration_seconds_(families_->histogram("iteration_seconds")),
       round_trip_seconds_(families_->histogram("expert_round_trip_seconds")),
       attention_seconds_(families_->counter("iteration_attention_seconds_total")),
@@ -54,7 +54,7 @@ void attention_families::on_engine(const engine_progress& engine) {
 
 void attention_families::on_iteration(const iteration& done) {
   micro_batches_.Set(done.in_flight);
-  iteration_rows_.Observe(done.rows);
+  iteration_tokens_.Observe(static_cast<double>(done.tokens));
   iteration_seconds_.Observe(seconds_of(done.attention_ns + done.waiting_ns));
   attention_seconds_.Increment(seconds_of(done.attention_ns));
   expert_wait_seconds_.Increment(seconds_of(done.waiting_ns));
@@ -68,12 +68,12 @@ void attention_families::on_level(const level& now) {
       now.kv_blocks == 0 ? 0 : static_cast<double>(now.kv_blocks_used) / static_cast<double>(now.kv_blocks));
 }
 
-void attention_families::on_tokens(uint32_t computed, uint32_t sampled) {
+void attention_families::on_tokens(std::uint32_t computed, std::uint32_t sampled) {
   computed_tokens_.Increment(computed);
   sampled_tokens_.Increment(sampled);
 }
 
-void attention_families::on_start(uint64_t queue_ns) {
+void attention_families::on_start(std::uint64_t queue_ns) {
   seat_wait_seconds_.Observe(seconds_of(queue_ns));
 }
 
@@ -81,12 +81,13 @@ void attention_families::on_failure(ec code) {
   families_->counter("sequence_failures_total", {{"reason", to_string(code)}}).Increment();
 }
 
-void attention_families::on_preemption(uint32_t num_computed) {
+void attention_families::on_preemption(std::uint32_t num_computed) {
   preemptions_.Increment();
   preempted_tokens_.Increment(num_computed);
 }
 
-void attention_families::on_expert_batch(uint32_t /*layer*/, uint32_t /*num_rows*/, uint64_t elapsed_ns) {
+void attention_families::on_expert_batch(std::uint32_t /*layer*/, std::uint32_t /*num_rows*/,
+                                         std::uint64_t elapsed_ns) {
   round_trip_seconds_.Observe(seconds_of(elapsed_ns));
 }
 

@@ -1,4 +1,4 @@
-// What an attention process exposes.
+// The metrics of an attention process.
 #pragma once
 
 #include <array>
@@ -10,22 +10,22 @@
 
 namespace troupe::metrics {
 
-/// The attention worker's reports as metric families.
+/// Turns the attention worker's reports into metric families.
 class attention_families final : public attention_metrics {
  public:
-  /// @param requests  hears what becomes of each request; may be empty
+  /// @param requests  receives the events of each request; may be empty
   explicit attention_families(std::shared_ptr<registry> families, request_events requests = {});
 
   void on_bounds(const bounds& most) override;
   void on_engine(const engine_progress& engine) override;
   void on_iteration(const iteration& done) override;
   void on_level(const level& now) override;
-  void on_tokens(uint32_t computed, uint32_t sampled) override;
-  void on_start(uint64_t queue_ns) override;
+  void on_tokens(std::uint32_t computed, std::uint32_t sampled) override;
+  void on_start(std::uint64_t queue_ns) override;
   void on_failure(ec code) override;
   void on_request(const request_event& step) override;
-  void on_preemption(uint32_t num_computed) override;
-  void on_expert_batch(uint32_t layer, uint32_t num_rows, uint64_t elapsed_ns) override;
+  void on_preemption(std::uint32_t num_computed) override;
+  void on_expert_batch(std::uint32_t layer, std::uint32_t num_rows, std::uint64_t elapsed_ns) override;
   void on_expert_retry(ec code) override;
   void on_hedge() override;
   void on_hedge_refused() override;
@@ -48,7 +48,7 @@ class attention_families final : public attention_metrics {
   prometheus::Counter& hedges_;
   prometheus::Counter& hedges_refused_;
   prometheus::Histogram& seat_wait_seconds_;
-  prometheus::Histogram& iteration_rows_;
+  prometheus::Histogram& iteration_tokens_;
   prometheus::Histogram& iteration_seconds_;
   prometheus::Histogram& round_trip_seconds_;
   prometheus::Counter& attention_seconds_;

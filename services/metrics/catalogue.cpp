@@ -120,7 +120,7 @@ std::string catalogue_tables() {
 }
 
 std::string catalogue_json() {
-  // Written by hand: a JSON library would take most of the time that this source takes to compile.
+  // Written without a JSON library, which would take most of this source's compile time.
   std::string text = "{\n \"families\": [";
   const char* separator = "\n";
   for (const process_families& one : catalogue())

@@ -1,5 +1,5 @@
-// Every metric family of Troupe: its name, type, help and labels, and the processes that show it. The
-// families take all of that from here, and docs/metrics.md is made from it.
+// Every metric family of Troupe: its name, type, help, labels and processes. The families take all of that
+// from here, and docs/metrics.md is generated from it.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace troupe::metrics {
 
-enum class family_type : uint8_t { counter, gauge, histogram };
+enum class family_type : std::uint8_t { counter, gauge, histogram };
 
-/// "counter", "gauge" or "histogram", as Prometheus writes it.
+/// "counter", "gauge" or "histogram", as in Prometheus.
 const char* name_of(family_type type);
 
 struct label_spec {
   const char* name;
-  /// Those that are known before anything happens; series of counters with them are there from the start.
+  /// Values known at the start; series of counters exist with them from the start.
   std::vector<const char*> values{};
-  /// What the values are, where `values` does not list them all.
+  /// Meaning of the values, unless `values` lists them all.
   const char* meaning = "";
 };
 
@@ -31,11 +31,11 @@ struct family_spec {
   const char* help;
   std::vector<label_spec> labels{};
   const bucket_edges* edges = nullptr; ///< of histograms
-  /// Where the family is missing otherwise; empty: it is always there.
+  /// When the family exists; empty: always.
   const char* condition = "";
-  /// What vLLM calls it, where that is another name; shown as well under the prefix `vllm:`.
+  /// vLLM's name, if different; the family is also shown under it with the prefix `vllm:`.
   const char* vllm_name = "";
-  bool has_prefix = true; ///< false: the same name in the programs of everybody
+  bool has_prefix = true; ///< false: a name common to all programs
 };
 
 /// The families of one kind of process.
@@ -49,7 +49,7 @@ struct process_families {
 std::span<const process_families> catalogue();
 
 /// The entry of this name, without the prefix.
-/// @throws std::logic_error for a name that is not in the catalogue
+/// @throws std::logic_error  the catalogue has no such name
 const family_spec& spec_of(std::string_view name);
 
 /// The tables of docs/metrics.md, in Markdown.

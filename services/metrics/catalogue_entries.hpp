@@ -1,4 +1,4 @@
-// The entries of the catalogue, one function a kind of process.
+// The entries of the catalogue, one function per kind of process.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ std::vector<family_spec> gateway_entries();
 std::vector<family_spec> scheduler_entries();
 std::vector<family_spec> attention_entries();
 std::vector<family_spec> expert_entries();
-/// Of every process, whatever its role.
+/// Entries of every process.
 std::vector<family_spec> common_entries();
 
 } // namespace troupe::metrics

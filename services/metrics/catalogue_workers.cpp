@@ -6,7 +6,7 @@ std::vector<family_spec> attention_entries() {
   return {
       // Sequences.
       {"num_requests_running", gauge, "Sequences in the running batch"},
-      {"num_requests_running_limit", gauge, "What num_requests_running may be (`--max-num-seqs`)"},
+      {"num_requests_running_limit", gauge, "Limit of num_requests_running (`--max-num-seqs`)"},
       {"num_sequences_waiting", gauge, "Assigned sequences that wait for a seat or for KV blocks"},
       {"sequence_queue_time_seconds",
        histogram,
@@ -20,26 +20,27 @@ std::vector<family_spec> attention_entries() {
 
       {"engine_sleep_state",
        gauge,
-       "1 for `awake`, as engines always are: vLLM's dashboards take a server that does not say so for down",
+       "1 for `awake`, as engines always are: vLLM's dashboards show a server without it as down",
        {{"sleep_state", {"awake", "weights_offloaded", "discard_all"}}},
        nullptr,
        "with the prefix `vllm:`"},
 
       // The KV cache.
       {"kv_cache_usage_perc", gauge, "Share of the KV blocks in use; 1 is all"},
-      {"kv_cache_blocks", gauge, "KV blocks that there are"},
+      {"kv_cache_blocks", gauge, "Number of KV blocks"},
       {"kv_cache_used_blocks", gauge, "KV blocks in use"},
-      {"kv_cache_capacity_tokens", gauge, "Tokens that the KV cache holds (`--kv-cache-memory`)"},
-      {"num_preemptions_total", counter, "Sequences whose KV blocks were taken, to be recomputed"},
-      {"preempted_tokens_total", counter, "Tokens that were in these blocks"},
+      {"kv_cache_capacity_tokens", gauge, "Capacity of the KV cache in tokens (`--kv-cache-memory`)"},
+      {"num_preemptions_total", counter,
+       "Sequences preempted: their KV blocks were taken, they are recomputed"},
+      {"preempted_tokens_total", counter, "Tokens in these blocks"},
 
       // Batches.
       {"micro_batches_in_flight", gauge, "Micro-batches in flight at the last iteration"},
-      {"computed_tokens_total", counter, "Known tokens whose keys were computed"},
+      {"computed_tokens_total", counter, "Tokens prefilled or decoded (keys and values computed)"},
       {"sampled_tokens_total", counter, "Tokens sampled"},
       {"iteration_tokens",
        histogram,
-       "Rows of a micro-batch",
+       "Tokens of a micro-batch, as vLLM counts them: those sampled, and prompts whose first token it gave",
        {},
        &token_counts,
        "",
@@ -52,7 +53,7 @@ std::vector<family_spec> attention_entries() {
       {"iteration_attention_seconds_total", counter, "Time that micro-batches spent computing attention"},
       {"iteration_expert_wait_seconds_total", counter, "Time that micro-batches spent waiting for experts"},
 
-      // The way to the experts.
+      // Batches to experts.
       {"expert_round_trip_seconds",
        histogram,
        "From sending an expert batch to its answer",
@@ -60,14 +61,13 @@ std::vector<family_spec> attention_entries() {
        &expert_batch_seconds},
       {"expert_retries_total",
        counter,
-       "Expert batches whose rows went to another host, by what was wrong with the first",
+       "Expert batches whose rows went to another host, by the first host's error",
        {{"reason", {"peer_down"}, "the other codes of errors, and `other`"}}},
       {"expert_hedges_total", counter,
-       "Expert batches sent to a replica as well, because the first host was slow"},
+       "Expert batches also sent to a replica because the first host was slow"},
       {"expert_hedges_refused_total", counter,
-       "Expert batches that were as slow and not sent to a replica at once, because hedges are at most a "
-       "tenth "
-       "of all batches; grows while all hosts are overloaded"},
+       "Slow expert batches not sent to a replica because hedges are limited to a tenth of all batches; "
+       "grows while all hosts are overloaded"},
   };
 }
 
@@ -79,10 +79,10 @@ std::vector<family_spec> expert_entries() {
        {{"layer", {}, "from 0"}, {"expert", {}, "from 0"}}},
       {"expert_layer_rows_total",
        counter,
-       "Rows computed by all experts of a layer here",
+       "Rows computed by all experts of a layer on this worker",
        {{"layer", {}, "from 0"}}},
-      {"expert_queue_rows", gauge, "(row, expert) pairs that wait"},
-      {"expert_queue_rows_limit", gauge, "What expert_queue_rows may be; beyond it batches are refused"},
+      {"expert_queue_rows", gauge, "Waiting (row, expert) pairs"},
+      {"expert_queue_rows_limit", gauge, "Limit of expert_queue_rows; beyond it batches are refused"},
       {"expert_batch_seconds",
        histogram,
        "An expert batch from its arrival to its answer",
@@ -97,22 +97,22 @@ std::vector<family_spec> expert_entries() {
        {{"reason", {"overloaded"}, "and the other codes of errors"}}},
 
       // Weights.
-      {"experts_hosted", gauge, "(layer, expert) pairs whose weights are held"},
+      {"experts_hosted", gauge, "(layer, expert) pairs whose weights are loaded"},
       {"expert_memory_bytes", gauge,
        "experts_hosted times the size of the largest expert, as `--expert-memory` counts"},
       {"expert_memory_limit_bytes",
        gauge,
-       "What expert_memory_bytes may be (`--expert-memory`)",
+       "Limit of expert_memory_bytes (`--expert-memory`, or what a memory limit leaves)",
        {},
        nullptr,
        "where it is limited"},
       {"expert_fetches_total",
        counter,
-       "Attempts to get an expert from another worker, by how they ended",
+       "Attempts to fetch an expert from another worker, by outcome",
        {{"outcome", {"fetched", "refused", "busy", "lost", "damaged"}}}},
-      {"expert_weights_sent_bytes_total", counter, "Bytes of experts' weights given to other expert workers"},
+      {"expert_weights_sent_bytes_total", counter, "Bytes of expert weights sent to other expert workers"},
       {"expert_weights_received_bytes_total", counter,
-       "Bytes of experts' weights that came from other expert workers"},
+       "Bytes of expert weights received from other expert workers"},
   };
 }
 

@@ -1,5 +1,6 @@
 #include "services/metrics/endpoint.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -9,6 +10,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -16,10 +18,10 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
+#include "services/asio/listen_at.hpp"
 #include "services/metrics/http_date.hpp"
+#include "services/metrics/open_metrics.hpp"
 #include "services/metrics/page_source.hpp"
-#include "services/options/listen_address.hpp"
-#include "services/options/option_parser.hpp"
 
 namespace troupe::metrics {
 
@@ -31,9 +33,9 @@ using tcp = asio::ip::tcp;
 
 namespace {
 
-/// A scraper that has not sent its request, or not read the answer, by then is cut.
+/// The connection of a scraper that has not sent its request, or not read the answer, by then is closed.
 constexpr auto io_deadline = std::chrono::seconds{10};
-constexpr size_t max_clients = 32;
+constexpr std::size_t max_clients = 32;
 /// After a failed accept (out of descriptors), before the next.
 constexpr auto accept_pause = std::chrono::milliseconds{100};
 
@@ -43,7 +45,7 @@ class process_pages final : public page_source {
   process_pages(std::shared_ptr<const registry> families, probes answers)
       : families_(std::move(families)), answers_(std::move(answers)) {}
 
-  asio::awaitable<page> answer(std::string path) override {
+  asio::awaitable<page> answer(std::string path, std::string /*query*/) override {
     page shown;
     if (path == "/metrics") {
       shown.content_type = text_content_type;
@@ -51,7 +53,10 @@ class process_pages final : public page_source {
     } else if (path == "/health") {
       const std::string flaw = answers_.flaw ? answers_.flaw() : std::string{};
       shown.status = flaw.empty() ? 200 : 503;
-      shown.body = flaw.empty() ? "ok\n" : "to be replaced: " + flaw + "\n";
+      const std::string loading = answers_.loading ? answers_.loading() : std::string{};
+      shown.body = !flaw.empty()     ? "to be replaced: " + flaw + "\n"
+                   : loading.empty() ? "ok\n"
+                                     : "loading: " + loading + "\n";
     } else if (path == "/ready") {
       const std::string why_not = answers_.why_not_ready ? answers_.why_not_ready() : std::string{};
       shown.status = why_not.empty() ? 200 : 503;
@@ -74,17 +79,8 @@ class endpoint::listener {
  public:
   listener(const endpoint_config& config, std::shared_ptr<page_source> pages)
       : pages_(std::move(pages)), acceptor_(io_) {
-    try {
-      const tcp::endpoint address = listen_address(config.host, config.port);
-      acceptor_.open(address.protocol());
-      acceptor_.set_option(asio::socket_base::reuse_address(true));
-      acceptor_.bind(address);
-      acceptor_.listen();
-      port_ = acceptor_.local_endpoint().port();
-    } catch (const boost::system::system_error& e) {
-      throw std::runtime_error("metrics: cannot listen on " + host_port_text(config.host, config.port) + ": "
-                               + e.code().message());
-    }
+    listen_at(acceptor_, "metrics", config.host, config.port);
+    port_ = acceptor_.local_endpoint().port();
     asio::co_spawn(io_, accept(), asio::detached);
     thread_ = std::thread{[this] { io_.run(); }};
   }
@@ -94,7 +90,11 @@ class endpoint::listener {
     thread_.join();
   }
 
-  uint16_t port() const noexcept { return port_; }
+  std::uint16_t port() const noexcept { return port_; }
+
+  void show(std::shared_ptr<page_source> pages) {
+    asio::post(io_, [this, pages = std::move(pages)]() mutable { pages_ = std::move(pages); });
+  }
 
  private:
   asio::awaitable<void> accept() {
@@ -135,14 +135,22 @@ class endpoint::listener {
 
   asio::awaitable<bhttp::response<bhttp::string_body>>
   answer(const bhttp::request<bhttp::string_body>& request) {
-    const auto target = request.target().substr(0, request.target().find('?'));
+    const std::string target(request.target());
+    const std::size_t mark = std::min(target.find('?'), target.size());
     page shown;
     if (request.method() != bhttp::verb::get && request.method() != bhttp::verb::head) {
       shown.status = 405;
       shown.headers = {{"allow", "GET, HEAD"}};
       shown.body = "only GET and HEAD\n";
     } else {
-      shown = co_await pages_->answer(std::string(target));
+      const std::shared_ptr<page_source> pages = pages_; // show() may replace them meanwhile
+      shown =
+          co_await pages->answer(target.substr(0, mark), target.substr(std::min(mark + 1, target.size())));
+    }
+    const auto accept = request[bhttp::field::accept];
+    if (shown.content_type == text_content_type && accepts_open_metrics({accept.data(), accept.size()})) {
+      shown.body = to_open_metrics(shown.body);
+      shown.content_type = open_metrics_content_type;
     }
     bhttp::response<bhttp::string_body> response;
     response.result(shown.status);
@@ -154,11 +162,11 @@ class endpoint::listener {
     co_return response;
   }
 
-  std::shared_ptr<page_source> pages_; // outlives io_, in which answers may be in progress
+  std::shared_ptr<page_source> pages_; // outlives io_, which may hold unfinished answers
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
-  uint16_t port_ = 0;
-  size_t clients_ = 0;
+  std::uint16_t port_ = 0;
+  std::size_t clients_ = 0;
   std::thread thread_;
 };
 
@@ -170,7 +178,11 @@ endpoint::endpoint(const endpoint_config& config, std::shared_ptr<page_source> p
 
 endpoint::~endpoint() = default;
 
-uint16_t endpoint::port() const noexcept {
+void endpoint::show(std::shared_ptr<page_source> pages) {
+  listener_->show(std::move(pages));
+}
+
+std::uint16_t endpoint::port() const noexcept {
   return listener_->port();
 }
 

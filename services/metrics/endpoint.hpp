@@ -1,4 +1,4 @@
-// The small HTTP endpoint behind --metrics-port of scheduler, attention and expert processes, and behind the
+// The small HTTP endpoint behind --metrics-port of scheduler, attention and expert processes, and the
 // gateway's --management-port.
 #pragma once
 
@@ -15,32 +15,38 @@ class page_source;
 
 struct endpoint_config {
   std::string host = "127.0.0.1";
-  uint16_t port = 0; ///< 0: any free one
+  std::uint16_t port = 0; ///< 0: any free one
 };
 
-/// What /ready and /health say of a process. Called on the endpoint's thread, and must not block.
+/// The sources of /ready and /health. Called on the endpoint's thread; must not block.
 struct probes {
-  std::function<std::string()> why_not_ready; ///< why it cannot do its work now; empty: it can. None: it can
-  std::function<std::string()> flaw;          ///< why it is to be replaced; empty: it is not. None: it is not
+  std::function<std::string()> why_not_ready; ///< why it cannot work now; empty or no function: it can
+  std::function<std::string()> flaw{};        ///< why it must be replaced; empty or no function: it need not
+  /// Progress of packing or loading weights; empty or no function: it does neither.
+  std::function<std::string()> loading{};
 };
 
-/// Serves `/metrics`, `/health` (the process is not to be replaced) and `/ready` (it can do its work) from a
-/// thread of its own. Requests are read with a deadline and a bounded size; at most 32 clients at a time.
+/// Serves `/metrics`, `/health` (the process need not be replaced) and `/ready` (it can work) from a thread
+/// of its own. Requests have a deadline and a bounded size; at most 32 clients at a time.
 class endpoint {
  public:
   /// Listens at once.
-  /// @throws std::runtime_error naming address and reason when it cannot listen
+  /// @throws std::runtime_error naming address and reason
   endpoint(const endpoint_config& config, std::shared_ptr<const registry> families, probes answers = {});
-  /// Shows these pages instead.
+  /// Serves these pages instead.
   /// @throws std::runtime_error as above
   endpoint(const endpoint_config& config, std::shared_ptr<page_source> pages);
-  /// Stops at once: scrapes in progress are cut.
+  /// Stops at once: scrapes in progress are interrupted.
   ~endpoint();
   endpoint(const endpoint&) = delete;
   endpoint& operator=(const endpoint&) = delete;
 
+  /// Serves these pages from now on, on the same socket. A new socket might not bind at once: a process that
+  /// is being started may hold a copy of this one for a moment.
+  void show(std::shared_ptr<page_source> pages);
+
   /// The port it listens on.
-  uint16_t port() const noexcept;
+  std::uint16_t port() const noexcept;
 
  private:
   class listener;

@@ -1,20 +1,20 @@
-// What the engines of both kinds of workers report.
+// Metrics of the engines of both kinds of workers.
 #pragma once
 
 #include <cstdint>
 
-#include "actors/cluster/cluster_messages.hpp"
+#include "actors/protocol/cluster_messages.hpp"
 #include "services/metrics/registry.hpp"
 
 namespace troupe::metrics {
 
-inline double seconds_of(uint64_t ns) {
+inline double seconds_of(std::uint64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
 class engine_gauges {
  public:
-  /// @param engine  the label: "attention" or "expert", which are both in one process of `troupe serve`
+  /// @param engine  the label: "attention" or "expert"; one process of `troupe serve` has both
   engine_gauges(registry& families, const char* engine);
 
   void set(const engine_progress& now);

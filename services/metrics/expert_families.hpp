@@ -1,4 +1,4 @@
-// What an expert process exposes.
+// The metrics of an expert process.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,23 @@
 
 namespace troupe::metrics {
 
-/// The expert host's reports as metric families. Called on the actor's thread.
+/// Turns the expert host's reports into metric families. Called on the actor's thread.
 class expert_families final : public expert_host_metrics {
  public:
   explicit expert_families(std::shared_ptr<registry> families);
 
-  void on_bounds(uint64_t max_queued_rows, uint64_t memory_bytes) override;
+  void on_bounds(std::uint64_t max_queued_rows, std::uint64_t memory_bytes) override;
   void on_engine(const engine_progress& engine) override;
-  void on_batch(uint32_t layer, uint32_t num_rows, uint64_t queue_ns, uint64_t compute_ns) override;
-  void on_step(uint32_t layer, uint32_t num_batches, std::span<const uint64_t> expert_rows,
-               uint64_t compute_ns) override;
+  void on_batch(std::uint32_t layer, std::uint32_t num_rows, std::uint64_t queue_ns,
+                std::uint64_t compute_ns) override;
+  void on_step(std::uint32_t layer, std::uint32_t num_batches, std::span<const std::uint64_t> expert_rows,
+               std::uint64_t compute_ns) override;
   void on_refusal(ec code) override;
-  void on_queue(uint64_t queued_rows) override;
-  void on_hosted(uint64_t num_experts, uint64_t memory_bytes) override;
+  void on_queue(std::uint64_t queued_rows) override;
+  void on_hosted(std::uint64_t num_experts, std::uint64_t memory_bytes) override;
   void on_fetch(fetch_outcome outcome) override;
-  void on_weights_sent(uint64_t num_bytes) override;
-  void on_weights_received(uint64_t num_bytes) override;
+  void on_weights_sent(std::uint64_t num_bytes) override;
+  void on_weights_received(std::uint64_t num_bytes) override;
 
  private:
   std::shared_ptr<registry> families_;
@@ -40,7 +41,7 @@ class expert_families final : public expert_host_metrics {
   prometheus::Counter& weights_sent_;
   prometheus::Counter& weights_received_;
   engine_gauges engine_;
-  std::shared_ptr<expert_row_counts> rows_; ///< shared with what shows them
+  std::shared_ptr<expert_row_counts> rows_; ///< shared with the reader that shows them
 };
 
 } // namespace troupe::metrics

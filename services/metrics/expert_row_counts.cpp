@@ -6,29 +6,29 @@
 
 namespace troupe::metrics {
 
-void expert_row_counts::add(size_t layer, std::span<const uint64_t> rows) {
+void expert_row_counts::add(std::size_t layer, std::span<const std::uint64_t> rows) {
   const std::lock_guard guard{mutex_};
   if (rows_.size() <= layer)
     rows_.resize(layer + 1);
   auto& of_layer = rows_[layer];
   if (of_layer.size() < rows.size())
     of_layer.resize(rows.size(), 0);
-  for (size_t expert = 0; expert < rows.size(); ++expert)
+  for (std::size_t expert = 0; expert < rows.size(); ++expert)
     of_layer[expert] += rows[expert];
 }
 
-std::vector<size_t> expert_row_counts::to_show(const std::vector<uint64_t>& rows,
-                                               const std::vector<prometheus::Counter*>& shown,
-                                               bool all) const {
-  std::vector<size_t> experts;
-  for (size_t expert = 0; expert < rows.size(); ++expert)
+std::vector<std::size_t> expert_row_counts::to_show(const std::vector<std::uint64_t>& rows,
+                                                    const std::vector<prometheus::Counter*>& shown,
+                                                    bool all) const {
+  std::vector<std::size_t> experts;
+  for (std::size_t expert = 0; expert < rows.size(); ++expert)
     if (rows[expert] > 0)
       experts.push_back(expert);
   std::stable_sort(experts.begin(), experts.end(),
-                   [&rows](size_t lhs, size_t rhs) { return rows[lhs] > rows[rhs]; });
+                   [&rows](std::size_t lhs, std::size_t rhs) { return rows[lhs] > rows[rhs]; });
   if (!all && experts.size() > busiest_of_layer)
     experts.resize(busiest_of_layer);
-  std::erase_if(experts, [&shown](size_t expert) { return shown[expert] != nullptr; });
+  std::erase_if(experts, [&shown](std::size_t expert) { return shown[expert] != nullptr; });
   return experts;
 }
 
@@ -38,25 +38,25 @@ void expert_row_counts::show(registry& families) {
     const std::lock_guard guard{mutex_};
     now = rows_;
   }
-  size_t num_used = 0;
+  std::size_t num_used = 0;
   for (const auto& of_layer : now)
-    num_used += of_layer.size() - static_cast<size_t>(std::count(of_layer.begin(), of_layer.end(), 0));
+    num_used += of_layer.size() - static_cast<std::size_t>(std::count(of_layer.begin(), of_layer.end(), 0));
   series_.resize(now.size());
-  for (size_t layer = 0; layer < now.size(); ++layer) {
+  for (std::size_t layer = 0; layer < now.size(); ++layer) {
     const auto& rows = now[layer];
     auto& shown = series_[layer];
     shown.resize(rows.size(), nullptr);
-    if (const auto sum = std::accumulate(rows.begin(), rows.end(), uint64_t{0}); sum > 0)
+    if (const auto sum = std::accumulate(rows.begin(), rows.end(), std::uint64_t{0}); sum > 0)
       raise_to(families.counter("expert_layer_rows_total", {{"layer", std::to_string(layer)}}),
                static_cast<double>(sum));
-    for (const size_t expert : to_show(rows, shown, num_used <= max_series_)) {
+    for (const std::size_t expert : to_show(rows, shown, num_used <= max_series_)) {
       if (num_series_ == max_series_)
         break;
       shown[expert] = &families.counter(
           "expert_rows_total", {{"layer", std::to_string(layer)}, {"expert", std::to_string(expert)}});
       ++num_series_;
     }
-    for (size_t expert = 0; expert < rows.size(); ++expert)
+    for (std::size_t expert = 0; expert < rows.size(); ++expert)
       if (shown[expert] != nullptr)
         raise_to(*shown[expert], static_cast<double>(rows[expert]));
   }

@@ -1,4 +1,4 @@
-// Rows that each expert has computed, with a bound on how many of them are shown one by one.
+// Counts the rows that each expert has computed, with a bound on the experts shown separately.
 #pragma once
 
 #include <cstddef>
@@ -11,36 +11,36 @@
 
 namespace troupe::metrics {
 
-/// Counts by (layer, expert). Shown are the sum of each layer, and each expert that has computed something,
-/// as long as those are no more than `max_series`; in a process with more of them, the busiest of each layer.
-/// What has been shown once stays, and the bound holds in any case.
+/// Counts by (layer, expert). It shows the sum of each layer, and each expert that has computed something, up
+/// to `max_series` experts; beyond that, only the busiest of each layer. A series once shown stays, and the
+/// bound always holds.
 class expert_row_counts {
  public:
-  static constexpr size_t default_max_series = 4096;
-  static constexpr size_t busiest_of_layer = 8;
+  static constexpr std::size_t default_max_series = 4096;
+  static constexpr std::size_t busiest_of_layer = 8;
 
-  explicit expert_row_counts(size_t max_series = default_max_series) : max_series_(max_series) {}
+  explicit expert_row_counts(std::size_t max_series = default_max_series) : max_series_(max_series) {}
 
   /// @param rows  [experts of the layer]. Thread-safe
-  void add(size_t layer, std::span<const uint64_t> rows);
+  void add(std::size_t layer, std::span<const std::uint64_t> rows);
 
-  /// Brings the series up to date. One thread at a time.
+  /// Updates the series. One thread at a time.
   void show(registry& families);
 
  private:
-  using counts = std::vector<std::vector<uint64_t>>; ///< [layer][expert]
+  using counts = std::vector<std::vector<std::uint64_t>>; ///< [layer][expert]
 
-  /// Those of a layer that are to be shown beside those that are, busiest first.
-  std::vector<size_t> to_show(const std::vector<uint64_t>& rows,
-                              const std::vector<prometheus::Counter*>& shown, bool all) const;
+  /// The experts of a layer to be added to those shown, busiest first.
+  std::vector<std::size_t> to_show(const std::vector<std::uint64_t>& rows,
+                                   const std::vector<prometheus::Counter*>& shown, bool all) const;
 
-  const size_t max_series_;
+  const std::size_t max_series_;
   std::mutex mutex_;
   counts rows_;
 
-  // Of whoever shows.
+  // For the thread in show().
   std::vector<std::vector<prometheus::Counter*>> series_; ///< [layer][expert]; null: not shown
-  size_t num_series_ = 0;
+  std::size_t num_series_ = 0;
 };
 
 } // namespace troupe::metrics

@@ -1,4 +1,4 @@
-// The time as HTTP says it, for all servers of the process.
+// The time in HTTP's format.
 #pragma once
 
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 namespace troupe::metrics {
 
-/// For the Date header: "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, section 5.6.7), whatever the locale.
+/// For the Date header: "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, section 5.6.7), in any locale.
 inline std::string http_date(std::time_t now = std::time(nullptr)) {
   static constexpr const char* days[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   static constexpr const char* months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",

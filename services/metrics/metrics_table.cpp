@@ -1,8 +1,9 @@
-// Keeps the tables of docs/metrics.md what the catalogue says.
+// Keeps the tables of docs/metrics.md equal to the catalogue.
 //
-// usage: metrics_table --check FILE   ends with status 1 when the tables between the marks of FILE are others
-//        metrics_table --write FILE   puts them there
-//        metrics_table --json         prints the catalogue
+// usage:
+//    metrics_table --check FILE   exits with status 1 if the tables between the marks of FILE differ
+//    metrics_table --write FILE   writes them there
+//    metrics_table --json         prints the catalogue
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -26,7 +27,7 @@ std::string read(const std::string& file) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-/// The document with the tables of the catalogue between its marks.
+/// The document with the catalogue's tables between its marks.
 std::string with_tables(const std::string& document, const std::string& file) {
   const auto begin = document.find(begin_mark);
   const auto end = document.find(end_mark);

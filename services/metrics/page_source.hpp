@@ -1,4 +1,4 @@
-// What the endpoint of metrics and probes shows.
+// The interface of pages that the endpoint for metrics and probes serves.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ class page_source {
   virtual ~page_source() = default;
 
   /// The page of a GET or HEAD. Runs on the endpoint's thread and must not block it.
-  /// @param path  without the query
-  virtual boost::asio::awaitable<page> answer(std::string path) = 0;
+  /// @param query  the text after the path's question mark
+  virtual boost::asio::awaitable<page> answer(std::string path, std::string query) = 0;
 };
 
 } // namespace troupe::metrics

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ constexpr const char* compiler = "clang " __clang_version__;
 constexpr const char* compiler = "gcc " __VERSION__;
 #endif
 
-/// When the machine was started, in seconds since the epoch; 0 where it cannot be read.
+/// When the machine was started, in seconds since the epoch; 0 if unreadable.
 double boot_time() {
   std::ifstream in("/proc/stat");
   for (std::string word; in >> word;)
@@ -37,7 +38,7 @@ double open_descriptors() {
   std::filesystem::directory_iterator all("/proc/self/fd", error);
   if (error)
     return 0;
-  double count = -1; // the one through which the folder is read
+  double count = -1; // leaves out the one that reads the folder
   for (const auto end = std::filesystem::directory_iterator{}; all != end && !error; all.increment(error))
     ++count;
   return count;
@@ -49,7 +50,7 @@ process_figures read_process_figures() {
   process_figures result;
   std::ifstream in("/proc/self/stat");
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  // The second field is the program's name in parentheses, which may hold anything. See proc(5).
+  // The second field is the program's name in parentheses, which may contain any character. See proc(5).
   const auto name_end = text.rfind(')');
   if (name_end != std::string::npos) {
     std::istringstream fields(text.substr(name_end + 1));
@@ -83,15 +84,27 @@ process_figures read_process_figures() {
   return result;
 }
 
-std::shared_ptr<registry> make_registry(const std::string& prefix, const std::string& model_name,
-                                        const std::string& numerics) {
-  auto families = std::make_shared<registry>(prefix, labels{{"model_name", model_name}});
+void show_load(registry& families, std::function<load_bytes()> load) {
+  auto& loaded = families.gauge("weights_loaded_bytes");
+  auto& total = families.gauge("weights_to_load_bytes");
+  families.read_before_text([&loaded, &total, load = std::move(load)] {
+    const auto now = load();
+    loaded.Set(static_cast<double>(now.bytes));
+    total.Set(static_cast<double>(now.total));
+  });
+}
+
+void show_build(registry& families, const std::string& numerics) {
   families
-      ->gauge("build_info", {{"version", program_version()},
-                             {"revision", TROUPE_REVISION},
-                             {"compiler", compiler},
-                             {"numerics", numerics.empty() ? "none" : numerics}})
+      .gauge("build_info", {{"version", program_version()},
+                            {"revision", TROUPE_REVISION},
+                            {"compiler", compiler},
+                            {"numerics", numerics.empty() ? "none" : numerics}})
       .Set(1);
+}
+
+std::shared_ptr<registry> make_registry(const std::string& prefix, const std::string& model_name) {
+  auto families = std::make_shared<registry>(prefix, labels{{"model_name", model_name}});
   auto& cpu = families->counter("process_cpu_seconds_total");
   auto& resident = families->gauge("process_resident_memory_bytes");
   auto& virtual_memory = families->gauge("process_virtual_memory_bytes");

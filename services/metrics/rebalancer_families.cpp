@@ -12,8 +12,6 @@ rebalancer_families::rebalancer_families(std::shared_ptr<registry> families, eve
       log_(std::move(log)),
       imbalance_(families_->gauge("placement_imbalance")),
       max_share_(families_->gauge("placement_max_share")),
-      gain_of_one_more_(families_->gauge("placement_gain_of_one_more_worker")),
-      waste_of_one_(families_->gauge("placement_waste_of_one_worker")),
       predicted_gain_(families_->gauge("placement_predicted_gain")),
       moves_left_(families_->gauge("placement_moves_left")),
       plans_carried_out_(families_->counter("placement_plans_total", {{"result", "carried_out"}})),
@@ -27,9 +25,9 @@ void rebalancer_families::on_look(double imbalance, double max_share) {
   max_share_.Set(max_share);
 }
 
-void rebalancer_families::on_growth(double gain_of_one_more, double waste_of_one) {
-  gain_of_one_more_.Set(gain_of_one_more);
-  waste_of_one_.Set(waste_of_one);
+void rebalancer_families::on_wanted_workers(std::uint32_t count) {
+  // Absent until known: an autoscaler would take a zero for the number.
+  families_->gauge("placement_wanted_workers").Set(count);
 }
 
 void rebalancer_families::on_plan(bool is_carried_out, double predicted_gain) {
@@ -37,11 +35,11 @@ void rebalancer_families::on_plan(bool is_carried_out, double predicted_gain) {
   predicted_gain_.Set(predicted_gain);
 }
 
-void rebalancer_families::on_moves_left(uint64_t count) {
+void rebalancer_families::on_moves_left(std::uint64_t count) {
   moves_left_.Set(static_cast<double>(count));
 }
 
-void rebalancer_families::on_move(bool is_done, uint64_t bytes) {
+void rebalancer_families::on_move(bool is_done, std::uint64_t bytes) {
   (is_done ? moves_done_ : moves_given_up_).Increment();
   moved_bytes_.Increment(static_cast<double>(bytes));
 }

@@ -1,6 +1,7 @@
-// What the rebalancer exposes, in the scheduler's process.
+// The rebalancer's metrics, in the scheduler's process.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace troupe::metrics {
 
-/// The rebalancer's reports as metric families; the list is in README.md. Events go to `log`.
+/// Turns the rebalancer's reports into metric families; README.md lists them. Events go to `log`.
 class rebalancer_families final : public rebalancer_metrics {
  public:
   using event_log = std::function<void(const char* name, const std::string& text)>;
@@ -19,10 +20,10 @@ class rebalancer_families final : public rebalancer_metrics {
   explicit rebalancer_families(std::shared_ptr<registry> families, event_log log = {});
 
   void on_look(double imbalance, double max_share) override;
-  void on_growth(double gain_of_one_more, double waste_of_one) override;
+  void on_wanted_workers(std::uint32_t count) override;
   void on_plan(bool is_carried_out, double predicted_gain) override;
-  void on_moves_left(uint64_t count) override;
-  void on_move(bool is_done, uint64_t bytes) override;
+  void on_moves_left(std::uint64_t count) override;
+  void on_move(bool is_done, std::uint64_t bytes) override;
   void on_event(const char* name, const std::string& text) override;
 
  private:
@@ -30,8 +31,6 @@ class rebalancer_families final : public rebalancer_metrics {
   event_log log_;
   prometheus::Gauge& imbalance_;
   prometheus::Gauge& max_share_;
-  prometheus::Gauge& gain_of_one_more_;
-  prometheus::Gauge& waste_of_one_;
   prometheus::Gauge& predicted_gain_;
   prometheus::Gauge& moves_left_;
   prometheus::Counter& plans_carried_out_;

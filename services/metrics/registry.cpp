@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* vllm_prefix = "vllm:";
 
-/// @throws std::logic_error when the family is of another type, or has other labels
+/// @throws std::logic_error  the family is of another type, or has other labels
 const family_spec& checked(const std::string& name, family_type type, const labels& own) {
   const family_spec& spec = spec_of(name);
   if (spec.type != type)
@@ -31,7 +31,7 @@ const family_spec& checked(const std::string& name, family_type type, const labe
   return spec;
 }
 
-/// All combinations of the values that the catalogue knows; none when a label has no known value.
+/// All combinations of the label values in the catalogue; none if a label has no known value.
 std::vector<labels> known_labels(const family_spec& spec) {
   std::vector<labels> result{{}};
   for (const label_spec& label : spec.labels) {

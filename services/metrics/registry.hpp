@@ -1,5 +1,4 @@
-// All metric families of one process. Names, helps and labels are those of the catalogue: nothing else builds
-// them.
+// All metric families of one process, with the names, helps and labels of the catalogue.
 #pragma once
 
 #include <functional>
@@ -12,7 +11,7 @@
 
 #include "services/metrics/catalogue.hpp"
 
-// Sources that count include the header of the metric itself; its users need not compile the library.
+// Sources that count include the header of the metric itself; other users need not compile the library.
 namespace prometheus {
 class Counter;
 class Gauge;
@@ -24,16 +23,16 @@ namespace troupe::metrics {
 
 using labels = std::map<std::string, std::string>;
 
-/// The families of one process, all with the same prefix and constant labels. Asking for a metric that exists
-/// returns the existing one. References stay valid as long as the registry. Thread-safe.
+/// The families of one process, all with the same prefix and constant labels. A request for an existing
+/// metric returns it. References stay valid as long as the registry. Thread-safe.
 ///
 /// counter(), gauge() and histogram() take names of the catalogue, without the prefix.
-/// @throws std::logic_error when the catalogue has no such family of that type with these labels
+/// @throws std::logic_error  the catalogue has no such family of that type with these labels
 class registry {
  public:
   /// @param prefix    of every name: "troupe_", "vllm:"
-  /// @param constant  labels that every metric carries, for instance `model_name`; empty values are left out
-  /// @throws std::invalid_argument when the prefix cannot begin a metric name
+  /// @param constant  labels of every metric, for instance `model_name`; empty values are left out
+  /// @throws std::invalid_argument  the prefix cannot begin a metric name
   explicit registry(std::string prefix = "troupe_", labels constant = {});
   ~registry();
   registry(const registry&) = delete;
@@ -43,16 +42,16 @@ class registry {
   prometheus::Gauge& gauge(const std::string& name, const labels& own = {});
   prometheus::Histogram& histogram(const std::string& name, const labels& own = {});
 
-  /// Makes the series of this process's counters whose labels the catalogue knows: alerts on rates need them
-  /// before the first event. Families that are there under a condition only are left out.
-  /// @param process  as the catalogue calls it: "gateway"
+  /// Creates the series of this process's counters with labels known to the catalogue: alerts on rates need
+  /// them before the first event. Families with a condition are left out.
+  /// @param process  by its name in the catalogue: "gateway"
   void start(std::string_view process);
 
-  /// Whether names are to be those that vLLM's dashboards know.
+  /// Whether the names are those that vLLM's dashboards use.
   bool is_for_vllm() const;
 
-  /// Calls `read` before each text(), to set what is read and not counted. It runs on the thread that serves
-  /// the page, one at a time, and must not block. What it reads must outlive whoever calls text().
+  /// Calls `read` before each text(), to set values that are read and not counted. It runs on the thread that
+  /// serves the page, one at a time, and must not block. What it reads must outlive all callers of text().
   void read_before_text(std::function<void()> read);
 
   /// Everything in Prometheus' text format 0.0.4.
@@ -68,7 +67,7 @@ class registry {
   std::vector<std::function<void()>> readers_;
 };
 
-/// Raises a counter to what somebody else has counted. A lower value changes nothing.
+/// Raises a counter to a total that was counted elsewhere. A lower total changes nothing.
 void raise_to(prometheus::Counter& metric, double total);
 
 /// The Content-Type of registry::text().

@@ -12,11 +12,11 @@ namespace troupe::metrics {
 
 double balancedness(const placement& experts) {
   double sum = 0;
-  size_t num_layers = 0;
+  std::size_t num_layers = 0;
   for (const layer_placement_ptr& layer : experts.layers) {
     if (layer->experts.empty())
       continue; // dense
-    // A layer lives on as few workers as its messages are worth; the others have no part in it.
+    // A layer lives on as few workers as its messages are worth; other workers do not count.
     std::map<worker_id, double> load;
     for (const expert_hosts& expert : layer->experts) {
       if (expert.hosts.empty())
@@ -52,19 +52,21 @@ scheduler_families::scheduler_families(std::shared_ptr<registry> families, event
       balancedness_(families_->gauge("placement_balancedness")),
       experts_placed_(families_->gauge("experts_placed")),
       experts_without_host_(families_->gauge("experts_without_host")),
+      experts_without_room_(families_->gauge("experts_without_room")),
       expert_copies_(families_->gauge("expert_copies")),
       queue_seconds_(families_->histogram("request_queue_time_seconds")) {
   families_->start("scheduler");
   on_workers({});
 }
 
-void scheduler_families::on_bounds(uint64_t max_queued_bytes, size_t max_queued) {
+void scheduler_families::on_bounds(std::uint64_t max_queued_bytes, std::size_t max_queued) {
   queued_bytes_limit_.Set(static_cast<double>(max_queued_bytes));
   if (max_queued > 0)
     families_->gauge("num_requests_waiting_limit").Set(static_cast<double>(max_queued));
 }
 
-void scheduler_families::on_requests(size_t num_queued, uint64_t queued_bytes, size_t num_placed) {
+void scheduler_families::on_requests(std::size_t num_queued, std::uint64_t queued_bytes,
+                                     std::size_t num_placed) {
   waiting_.Set(static_cast<double>(num_queued));
   queued_bytes_.Set(static_cast<double>(queued_bytes));
   placed_.Set(static_cast<double>(num_placed));
@@ -78,7 +80,7 @@ void scheduler_families::on_memory(const memory& now) {
 }
 
 void scheduler_families::on_workers(const worker_counts& now) {
-  const auto set = [this](worker_role role, size_t count) {
+  const auto set = [this](worker_role role, std::size_t count) {
     families_->gauge("cluster_workers", {{"member", to_string(role)}}).Set(static_cast<double>(count));
   };
   set(worker_role::gateway, now.gateways);
@@ -99,9 +101,9 @@ void scheduler_families::on_published(const placement& experts, bool ready) {
   epoch_.Set(static_cast<double>(experts.epoch));
   ready_.Set(ready ? 1 : 0);
   balancedness_.Set(balancedness(experts));
-  size_t hosted = 0;
-  size_t orphaned = 0;
-  size_t copies = 0;
+  std::size_t hosted = 0;
+  std::size_t orphaned = 0;
+  std::size_t copies = 0;
   for (const layer_placement_ptr& layer : experts.layers)
     for (const expert_hosts& expert : layer->experts) {
       ++(expert.hosts.empty() ? orphaned : hosted);
@@ -110,6 +112,10 @@ void scheduler_families::on_published(const placement& experts, bool ready) {
   experts_placed_.Set(static_cast<double>(hosted));
   experts_without_host_.Set(static_cast<double>(orphaned));
   expert_copies_.Set(static_cast<double>(copies));
+}
+
+void scheduler_families::on_room(std::size_t num_without) {
+  experts_without_room_.Set(static_cast<double>(num_without));
 }
 
 void scheduler_families::on_fenced(fence_reason reason) {

@@ -1,4 +1,4 @@
-// Room on the disk of the scheduler's state directory.
+// Watches the free space on the disk of the scheduler's state directory.
 #pragma once
 
 #include <chrono>
@@ -10,21 +10,21 @@
 
 namespace troupe::metrics {
 
-/// Looks at the file system of a directory now and then, and sets `state_directory_free_bytes` and
-/// `state_directory_size_bytes`. On a thread of its own, since a disk that hangs must hold up neither scrapes
-/// nor probes; then the figures stay as they are.
+/// Reads a directory's file system periodically and sets `state_directory_free_bytes` and
+/// `state_directory_size_bytes`. It has a thread of its own, so that a hung disk delays neither scrapes nor
+/// probes; the figures then keep their values.
 class state_disk_watch {
  public:
   state_disk_watch(std::string directory, std::shared_ptr<registry> families,
                    std::chrono::milliseconds pause = std::chrono::seconds{15});
-  /// Waits for a look that is under way, for a second at most.
+  /// Waits at most a second for a read under way.
   ~state_disk_watch();
   state_disk_watch(const state_disk_watch&) = delete;
   state_disk_watch& operator=(const state_disk_watch&) = delete;
 
  private:
   struct shared;
-  std::shared_ptr<shared> shared_; ///< also the thread's, which may outlive this
+  std::shared_ptr<shared> shared_; ///< with the thread, which may outlive this object
   std::thread thread_;
 };
 

@@ -13,9 +13,8 @@ using nlohmann::ordered_json;
 ordered_json page_of(const command_description& what) {
   ordered_json page{{"name", what.name}, {"summary", what.summary}, {"text", what.text}};
   page["arguments"] = ordered_json::array();
-  for (const auto& argument : what.arguments) {
+  for (const auto& argument : what.arguments)
     page["arguments"].push_back({{"name", argument.name}, {"help", argument.help}});
-  }
   page["options"] = ordered_json::array();
   for (const auto& option : what.options) {
     page["options"].push_back({{"name", option.name},
@@ -25,9 +24,8 @@ ordered_json page_of(const command_description& what) {
                                {"is_toggle", option.is_toggle}});
   }
   page["commands"] = ordered_json::array();
-  for (const auto& command : what.commands) {
+  for (const auto& command : what.commands)
     page["commands"].push_back(page_of(command));
-  }
   page["footer"] = what.footer;
   return page;
 }
@@ -38,16 +36,14 @@ command_description description_of(const ordered_json& page) {
   page.at("summary").get_to(what.summary);
   page.at("text").get_to(what.text);
   page.at("footer").get_to(what.footer);
-  for (const auto& argument : page.at("arguments")) {
+  for (const auto& argument : page.at("arguments"))
     what.arguments.push_back({argument.at("name"), argument.at("help")});
-  }
   for (const auto& option : page.at("options")) {
     what.options.push_back({option.at("name"), option.at("placeholder"), option.at("help"),
                             option.at("default"), option.at("is_toggle")});
   }
-  for (const auto& command : page.at("commands")) {
+  for (const auto& command : page.at("commands"))
     what.commands.push_back(description_of(command));
-  }
   return what;
 }
 

@@ -1,4 +1,4 @@
-// What a program can do, as data: for shell completions and manual pages, from the tables that --help prints.
+// Commands and flags of a program as data, for shell completions and manual pages.
 #pragma once
 
 #include <string>
@@ -22,18 +22,17 @@ struct argument_description {
 struct command_description {
   std::string name;    ///< with its program: "troupe placement move"
   std::string summary; ///< a line
-  std::string text;    ///< what --help begins with; may be empty
+  std::string text;    ///< the first lines of --help; may be empty
   std::vector<argument_description> arguments;
   std::vector<option_description> options;
   std::vector<command_description> commands;
   std::string footer; ///< further lines; may be empty
 };
 
-/// As the only argument it asks a program or a command for its description: it is then thrown before anything
-/// else is done.
+/// As the only argument it makes a program or command throw its description before it does anything else.
 inline constexpr const char* describe_word = "--describe";
 
-/// The answer to `describe_word`. No std::exception: it is no failure, and handlers of these let it pass.
+/// The answer to `describe_word`. Not a std::exception, so that handlers of failures let it pass.
 struct description_answer {
   command_description what;
 };
@@ -41,10 +40,10 @@ struct description_answer {
 /// Whether the arguments ask for a description.
 bool asks_for_description(const std::vector<std::string>& arguments);
 
-/// As programs print it for `describe_word`.
+/// The form in which programs print it.
 std::string to_json(const command_description& what);
 
-/// @throws std::runtime_error where the text is not of that form
+/// @throws std::runtime_error for another form
 command_description parse_description(const std::string& json);
 
 } // namespace troupe

@@ -37,17 +37,14 @@ command_table& command_table::otherwise(std::function<int(const std::vector<std:
 }
 
 int command_table::run(const std::vector<std::string>& arguments) const {
-  if (asks_for_description(arguments)) {
+  if (asks_for_description(arguments))
     throw description_answer{describe()};
-  }
   const bool names_none =
       arguments.empty() || (arguments.front().starts_with("--") && arguments.front() != "--version");
-  if (otherwise_ && names_none) {
+  if (otherwise_ && names_none)
     return otherwise_(arguments);
-  }
-  if (arguments.empty()) {
+  if (arguments.empty())
     throw option_error("a command is missing: one of " + names() + "; see '" + program_ + " --help'");
-  }
   const std::string& name = arguments.front();
   if (name == "--help" || name == "-h" || name == "help") {
     std::fputs(usage().c_str(), stdout);
@@ -67,15 +64,13 @@ int command_table::run(const std::vector<std::string>& arguments) const {
 }
 
 std::string command_table::usage() const {
-  size_t width = 0;
+  std::size_t width = 0;
   auto heading = [](const command& c) { return c.name + (c.arguments.empty() ? "" : " " + c.arguments); };
-  for (const auto& c : commands_) {
+  for (const auto& c : commands_)
     width = std::max(width, heading(c).size());
-  }
   std::string text = "usage: " + program_ + " COMMAND [arguments]\n\n";
-  if (!summary_.empty()) {
+  if (!summary_.empty())
     text += summary_ + "\n\n";
-  }
   for (const auto& c : commands_) {
     std::string left = heading(c);
     left.resize(width + 3, ' ');
@@ -87,13 +82,11 @@ std::string command_table::usage() const {
 
 command_description command_table::describe() const {
   command_description result;
-  if (otherwise_) {
+  if (otherwise_)
     result = description_of(otherwise_);
-  }
   result.name = program_;
-  if (!summary_.empty()) {
+  if (!summary_.empty())
     result.summary = result.text = summary_;
-  }
   result.footer = footer_;
   for (const auto& c : commands_) {
     result.commands.push_back(description_of(c.run));
@@ -105,9 +98,8 @@ command_description command_table::describe() const {
 
 std::string command_table::names() const {
   std::string text;
-  for (const auto& c : commands_) {
+  for (const auto& c : commands_)
     text += (text.empty() ? "" : ", ") + c.name;
-  }
   return text;
 }
 

@@ -1,4 +1,4 @@
-// Programs that do one of several things, by the name of a command.
+// Programs with several commands.
 #pragma once
 
 #include <functional>
@@ -25,18 +25,18 @@ class command_table {
   /// A line about the program, for --help and its manual page.
   command_table& about(std::string summary);
 
-  /// Runs this where no command is named: without arguments, and where a flag other than --version comes
-  /// first.
+  /// Sets the default command: it runs without arguments, and when the first argument is a flag other than
+  /// --version.
   command_table& otherwise(std::function<int(const std::vector<std::string>&)> run);
 
-  /// Runs the command that the first argument names, with the arguments behind it. Prints the usage for
-  /// --help, -h and help, and the version for --version.
+  /// Runs the command named by the first argument, with the remaining arguments. Prints the usage for --help,
+  /// -h and help, and the version for --version.
   /// @returns what the command returns
-  /// @throws option_error for another name or none, with the names that there are; description_answer for
-  /// `describe_word` alone
+  /// @throws option_error for an unknown or missing name, with the known names; description_answer if the
+  /// only argument is `describe_word`
   int run(const std::vector<std::string>& arguments) const;
 
-  /// What --help prints.
+  /// The text of --help.
   std::string usage() const;
 
   /// All commands with their flags.

@@ -1,4 +1,4 @@
-// How much processor time a container or service may use.
+// The CPU quota of a container or service.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace troupe {
 
-/// The CPU quota of this process's cgroup in processors, 1.5 for instance: the least of the cgroup and those
-/// above it, of cgroup v2 (cpu.max) and v1 (cpu.cfs_quota_us). What cannot be read sets no limit.
-/// @param root  where /proc and /sys are looked for
+/// The CPU quota of this process in processors, such as 1.5: the smallest of its cgroup and their ancestors,
+/// in cgroup v2 (cpu.max) and v1 (cpu.cfs_quota_us). Unreadable files set no limit.
+/// @param root  the folder with proc and sys
 /// @returns nothing where there is no limit
 std::optional<double> find_cpu_quota(const std::filesystem::path& root = "/");
 
-/// How many threads a quota pays for: rounded up, at least one.
-std::optional<uint32_t> processors_within(std::optional<double> quota);
+/// The number of threads that a quota allows: rounded up, at least one.
+std::optional<std::uint32_t> processors_within(std::optional<double> quota);
 
 } // namespace troupe

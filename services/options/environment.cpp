@@ -12,7 +12,7 @@ namespace troupe {
 
 namespace {
 
-/// What no server reads and people may have in their environment all the same, as flags are named.
+/// Names of flags that no server has but other programs do, so that their variables may be set.
 /// tests/unit/services/command_flags_test.cpp compares with what the commands declare.
 constexpr auto elsewhere = std::to_array<std::string_view>(
     {// flags of troupe status, top, placement, quantize, tokenize, trace and tune
@@ -25,12 +25,11 @@ constexpr auto elsewhere = std::to_array<std::string_view>(
      // no flags: tests/run.sh and the tests of golden answers read these
      "fuzz-seconds", "fuzz-seed", "test-jobs", "write-golden"});
 
-/// Takes `end` off `text`. @returns false when it does not end so
+/// Removes `end` from the end of `text`. @returns false when `text` ends otherwise
 bool take_end(std::string_view& text, std::string_view end) {
   bool has = text.size() > end.size() && text.ends_with(end);
-  if (has) {
+  if (has)
     text.remove_suffix(end.size());
-  }
   return has;
 }
 
@@ -38,31 +37,27 @@ bool is_link_url(std::string_view value) {
   return value.starts_with("tcp://") || value.starts_with("udp://") || value.starts_with("sctp://");
 }
 
-/// <SERVICE>_PORT_<number>_<protocol>, perhaps with _PROTO, _PORT or _ADDR behind it.
+/// <SERVICE>_PORT_<number>_<protocol>, optionally followed by _PROTO, _PORT or _ADDR.
 bool is_port_of_service(std::string_view name) {
-  for (std::string_view end : {"_PROTO", "_PORT", "_ADDR"}) {
-    if (take_end(name, end)) {
+  for (std::string_view end : {"_PROTO", "_PORT", "_ADDR"})
+    if (take_end(name, end))
       break;
-    }
-  }
-  if (!take_end(name, "_TCP") && !take_end(name, "_UDP") && !take_end(name, "_SCTP")) {
+  if (!take_end(name, "_TCP") && !take_end(name, "_UDP") && !take_end(name, "_SCTP"))
     return false;
-  }
   auto digits = std::find_if(name.rbegin(), name.rend(), [](char c) { return c < '0' || c > '9'; });
-  auto count = static_cast<size_t>(digits - name.rbegin());
+  auto count = static_cast<std::size_t>(digits - name.rbegin());
   name.remove_suffix(count);
   return count > 0 && name.ends_with("_PORT_");
 }
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
-  for (const auto& name : names) {
+  for (const auto& name : names)
     text += (text.empty() ? "" : ", ") + name;
-  }
   return text;
 }
 
-/// Of the servers and of `troupe up`.
+/// The flags of all servers and of `troupe up`.
 option_parser every_flag_of_servers() {
   option_parser parser("troupe", "");
   static model_options model;
@@ -78,7 +73,7 @@ option_parser every_flag_of_servers() {
   gateway.declare(parser);
   attention.declare(parser);
   expert.declare(parser);
-  scheduler.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
+  scheduler.declare(parser);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   up.declare(parser);
   logs.declare(parser);
@@ -86,7 +81,7 @@ option_parser every_flag_of_servers() {
   return parser;
 }
 
-/// Whether a server has this flag, or another program something of the name.
+/// Whether a server or another program reads the variable of this flag.
 bool is_known(const option_parser& servers, std::string_view flag) {
   return servers.has(flag) || std::find(elsewhere.begin(), elsewhere.end(), flag) != elsewhere.end();
 }
@@ -105,40 +100,34 @@ unread_variables find_unread_variables(const option_parser& parser) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     std::string_view text = *entry;
     std::string_view name = text.substr(0, text.find('='));
-    if (!name.starts_with("TROUPE_")) {
+    if (!name.starts_with("TROUPE_"))
       continue;
-    }
     std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
     std::string flag(name.substr(std::string_view{"TROUPE_"}.size()));
     std::transform(flag.begin(), flag.end(), flag.begin(), [](char c) {
       return c == '_' ? '-' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     });
-    if (is_service_link(name, value)) {
+    if (is_service_link(name, value))
       found.service_links.emplace_back(name);
-    } else if (!parser.has(flag) && !is_known(servers, flag)) {
+    else if (!parser.has(flag) && !is_known(servers, flag))
       found.unknown.emplace_back(name);
-    }
   }
   return found;
 }
 
 std::vector<std::string> unread_variables::notes() const {
   std::vector<std::string> notes;
-  if (!service_links.empty()) {
+  if (!service_links.empty())
     notes.push_back("ignored, since Kubernetes sets them for a Service: " + joined(service_links));
-  }
-  if (!unknown.empty()) {
+  if (!unknown.empty())
     notes.push_back("no flag is set by " + joined(unknown) + "; misspelt?");
-  }
   return notes;
 }
 
 void unread_variables::remove() const {
-  for (const auto* names : {&service_links, &unknown}) {
-    for (const auto& name : *names) {
+  for (const auto* names : {&service_links, &unknown})
+    for (const auto& name : *names)
       unsetenv(name.c_str());
-    }
-  }
 }
 
 } // namespace troupe

@@ -12,7 +12,12 @@ namespace troupe {
 
 namespace {
 
-constexpr size_t max_name_bytes = 64;
+constexpr std::size_t max_name_bytes = 64;
+
+/// Characters that a header can carry, blanks aside.
+bool is_key(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
 
 bool is_name(const std::string& text) {
   return text.size() <= max_name_bytes && std::all_of(text.begin(), text.end(), [](char c) {
@@ -23,16 +28,17 @@ bool is_name(const std::string& text) {
 
 } // namespace
 
-std::vector<named_key> read_api_keys(const std::filesystem::path& file) {
+std::vector<named_key> read_api_keys(const std::filesystem::path& file, const std::string& unnamed) {
   std::ifstream in{file};
   if (!in)
     throw std::runtime_error("API key file " + file.string() + ": cannot be read");
   if (is_open_to_others(file))
     throw std::runtime_error("API key file " + file.string() + ": is open to other users; chmod 600 it");
   std::vector<named_key> keys;
-  size_t line_number = 0;
+  std::size_t line_number = 0;
   for (std::string line; std::getline(in, line);) {
-    ++line_number;
+    if (++line_number == 1 && line.starts_with("\xEF\xBB\xBF"))
+      line.erase(0, 3); // editors of Windows begin a file with it
     const auto malformed = [&](const std::string& why) {
       return std::runtime_error("API key file " + file.string() + ": line " + std::to_string(line_number)
                                 + " " + why);
@@ -46,8 +52,10 @@ std::vector<named_key> read_api_keys(const std::filesystem::path& file) {
       continue;
     if (!third.empty())
       throw malformed("has more than two words; write KEY or NAME KEY");
+    if (!is_key(second.empty() ? first : second))
+      throw malformed("has a key with characters that no client can send: printable ASCII alone");
     if (second.empty()) {
-      keys.push_back({"key-" + std::to_string(keys.size() + 1), first});
+      keys.push_back({unnamed + "-" + std::to_string(keys.size() + 1), first});
       continue;
     }
     if (!is_name(first))
@@ -61,9 +69,8 @@ std::vector<named_key> read_api_keys(const std::filesystem::path& file) {
 }
 
 std::string client_api_key(const std::filesystem::path& file) {
-  if (!file.empty()) {
+  if (!file.empty())
     return read_api_keys(file).front().key;
-  }
   const char* key = std::getenv("OPENAI_API_KEY");
   return key == nullptr ? "" : key;
 }

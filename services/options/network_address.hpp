@@ -14,7 +14,7 @@ namespace troupe {
 /// An IPv6 address in network byte order; an IPv4 address as the IPv6 one that stands for it
 /// (::ffff:a.b.c.d).
 struct network_address {
-  std::array<uint8_t, 16> bytes{};
+  std::array<std::uint8_t, 16> bytes{};
 
   bool operator==(const network_address&) const = default;
 
@@ -27,7 +27,7 @@ struct network_address {
 };
 
 struct network_address_hash {
-  size_t operator()(const network_address& address) const noexcept;
+  std::size_t operator()(const network_address& address) const noexcept;
 };
 
 /// The address that `text` is, of IPv6 with or without brackets; nothing when it is none.

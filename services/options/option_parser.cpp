@@ -19,9 +19,8 @@ namespace {
 
 std::string environment_name(std::string_view option_name) {
   std::string name = "TROUPE_";
-  for (char c : option_name) {
+  for (char c : option_name)
     name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  }
   return name;
 }
 
@@ -47,8 +46,8 @@ Number parse_number(const std::string& value, const std::string& source, Number 
   return result;
 }
 
-uint64_t parse_bytes(const std::string& value, const std::string& source) {
-  uint64_t result = 0;
+std::uint64_t parse_bytes(const std::string& value, const std::string& source) {
+  std::uint64_t result = 0;
   const char* end = value.data() + value.size();
   auto [stop, error] = std::from_chars(value.data(), end, result);
   unsigned shift = 0;
@@ -66,15 +65,22 @@ uint64_t parse_bytes(const std::string& value, const std::string& source) {
   return result << shift;
 }
 
-/// A size as parse_bytes reads it, as short as it goes.
-std::string bytes_text(uint64_t value) {
+/// The shortest text that parse_bytes reads as this size.
+std::string bytes_text(std::uint64_t value) {
   constexpr std::string_view suffixes = "KMGT";
-  size_t at = 0;
+  std::size_t at = 0;
   while (value != 0 && value % 1024 == 0 && at < suffixes.size()) {
     value /= 1024;
     ++at;
   }
   return std::to_string(value) + (at == 0 ? "" : std::string(1, suffixes[at - 1]));
+}
+
+/// A port as `option_parser::port` reads it.
+std::string port_text(std::optional<std::uint16_t> port) {
+  if (!port)
+    return "0";
+  return *port == 0 ? "any" : std::to_string(*port);
 }
 
 /// The entries of a list's value.
@@ -85,13 +91,12 @@ std::vector<std::string> parse_entries(const std::string& value, const std::stri
     bool strings = parsed.is_array() && std::all_of(parsed.begin(), parsed.end(), [](const auto& entry) {
                      return entry.is_string();
                    });
-    if (!strings) {
+    if (!strings)
       throw option_error(source + ": '" + value + "' is not a JSON array of strings");
-    }
     return parsed.get<std::vector<std::string>>();
   }
-  for (size_t begin = 0; begin < value.size();) {
-    size_t end = std::min(value.find(',', begin), value.size());
+  for (std::size_t begin = 0; begin < value.size();) {
+    std::size_t end = std::min(value.find(',', begin), value.size());
     entries.push_back(value.substr(begin, end - begin));
     begin = end + 1;
   }
@@ -99,15 +104,12 @@ std::vector<std::string> parse_entries(const std::string& value, const std::stri
 }
 
 std::string json_value_text(const nlohmann::json& value, bool may_be_list, const std::string& source) {
-  if (value.is_string()) {
+  if (value.is_string())
     return value.get<std::string>();
-  }
-  if (value.is_array() && may_be_list) {
+  if (value.is_array() && may_be_list)
     return value.dump();
-  }
-  if (value.is_number() || value.is_boolean()) {
+  if (value.is_number() || value.is_boolean())
     return value.dump();
-  }
   throw option_error(source + ": expected a string, a number or a boolean"
                      + (may_be_list ? ", or an array of strings" : ""));
 }
@@ -120,99 +122,101 @@ const char* program_version() {
 
 option_parser::option_parser(std::string program, std::string summary)
     : program_(std::move(program)), summary_(std::move(summary)) {
-  text("config", "FILE", "JSON object with flags: {\"port\": 8000, ...}; flags and environment win over it",
+  text("config", "FILE",
+       "read flags from this JSON object: {\"port\": 8000, ...}; command line and environment override it",
        &config_file_);
 }
 
-void option_parser::positional(std::string name, std::string help, std::string* target) {
-  positionals_.push_back({std::move(name), std::move(help), target});
+void option_parser::positional(std::string name, std::string help, std::string* target, entry_reader read) {
+  positionals_.push_back({std::move(name), std::move(help), target, std::move(read)});
 }
 
 void option_parser::text(std::string name, std::string placeholder, std::string help, std::string* target) {
-  add({std::move(name), std::move(placeholder), std::move(help), *target, false,
-       [target](const std::string& value, const std::string&) { *target = value; }});
+  add({std::move(name), std::move(placeholder), std::move(help),
+       [target](const std::string& value, const std::string&) { *target = value; },
+       [target] { return *target; }});
 }
 
 void option_parser::choice(std::string name, std::vector<std::string> values, std::string help,
                            std::string* target) {
   std::string placeholder;
-  for (const auto& value : values) {
+  for (const auto& value : values)
     placeholder += (placeholder.empty() ? "" : "|") + value;
-  }
   auto assign = [target, values = std::move(values), placeholder](const std::string& value,
                                                                   const std::string& source) {
-    if (std::find(values.begin(), values.end(), value) == values.end()) {
+    if (std::find(values.begin(), values.end(), value) == values.end())
       throw option_error(source + ": '" + value + "' is not one of " + placeholder);
-    }
     *target = value;
   };
-  add({std::move(name), placeholder, std::move(help), *target, false, std::move(assign)});
+  add({std::move(name), placeholder, std::move(help), std::move(assign), [target] { return *target; }});
 }
 
-void option_parser::number(std::string name, std::string help, uint32_t* target, uint32_t min, uint32_t max) {
-  add({std::move(name), "N", std::move(help), std::to_string(*target), false,
+void option_parser::number(std::string name, std::string help, std::uint32_t* target, std::uint32_t min,
+                           std::uint32_t max) {
+  add({std::move(name), "N", std::move(help),
        [=](const std::string& value, const std::string& source) {
          *target = parse_number(value, source, min, max);
-       }});
+       },
+       [target] { return std::to_string(*target); }});
 }
 
-void option_parser::port(std::string name, std::string help, std::optional<uint16_t>* target) {
-  std::string preset = "0";
-  if (*target) {
-    preset = **target == 0 ? "any" : std::to_string(**target);
-  }
-  add({std::move(name), "PORT", std::move(help) + "; any: a free one; 0: none", std::move(preset), false,
+void option_parser::port(std::string name, std::string help, std::optional<std::uint16_t>* target) {
+  add({std::move(name), "PORT", std::move(help) + "; any: a free port; 0: none",
        [target](const std::string& value, const std::string& source) {
          if (value == "any") {
            *target = 0;
            return;
          }
          const auto number = parse_number(value, source, 0U, 65535U);
-         *target = number == 0 ? std::nullopt : std::optional{static_cast<uint16_t>(number)};
-       }});
+         *target = number == 0 ? std::nullopt : std::optional{static_cast<std::uint16_t>(number)};
+       },
+       [target] { return port_text(*target); }});
 }
 
 void option_parser::real(std::string name, std::string help, double* target, double min, double max) {
-  add({std::move(name), "X", std::move(help), number_text(*target), false,
+  add({std::move(name), "X", std::move(help),
        [=](const std::string& value, const std::string& source) {
          *target = parse_number(value, source, min, max);
-       }});
+       },
+       [target] { return number_text(*target); }});
 }
 
-void option_parser::bytes(std::string name, std::string help, uint64_t* target) {
+void option_parser::bytes(std::string name, std::string help, std::uint64_t* target) {
   help += "; in bytes, or with K, M, G or T for powers of 1024";
-  add({std::move(name), "BYTES", std::move(help), bytes_text(*target), false,
+  add({std::move(name), "BYTES", std::move(help),
        [target](const std::string& value, const std::string& source) {
          *target = parse_bytes(value, source);
-       }});
+       },
+       [target] { return bytes_text(*target); }});
 }
 
 void option_parser::toggle(std::string name, std::string help, bool* target) {
-  add({std::move(name), "", std::move(help), *target ? "true" : "false", true,
+  add({std::move(name), "", std::move(help),
        [target](const std::string& value, const std::string& source) {
-         if (value != "true" && value != "false" && value != "1" && value != "0") {
+         if (value != "true" && value != "false" && value != "1" && value != "0")
            throw option_error(source + ": '" + value + "' is not true or false");
-         }
          *target = value == "true" || value == "1";
-       }});
+       },
+       [target] { return std::string(*target ? "true" : "false"); }, true});
 }
 
 void option_parser::list(std::string name, std::string placeholder, std::string help,
                          std::vector<std::string>* target, entry_reader read) {
-  // The source of what the list holds: a stronger one does not add to a weaker one's.
+  // The source of the list's entries: a stronger source replaces the entries of a weaker one.
   auto held = std::make_shared<std::string>();
   auto assign = [target, held, read = std::move(read)](const std::string& value, const std::string& source) {
-    if (std::exchange(*held, source) != source) {
+    if (std::exchange(*held, source) != source)
       target->clear();
-    }
-    for (const std::string& entry : parse_entries(value, source)) {
+    for (const std::string& entry : parse_entries(value, source))
       target->push_back(read(entry, source));
-    }
   };
-  add({std::move(name), std::move(placeholder), std::move(help), "", false, std::move(assign), true});
+  add({std::move(name), std::move(placeholder), std::move(help), std::move(assign),
+       [target] { return nlohmann::json(*target).dump(); }, false, true});
 }
 
 void option_parser::add(option o) {
+  if (!o.is_list)
+    o.default_text = o.value();
   options_.push_back(std::move(o));
 }
 
@@ -222,14 +226,13 @@ const option_parser::option* option_parser::find(std::string_view name) const {
 }
 
 option_parser::outcome option_parser::parse(const std::vector<std::string>& arguments) {
-  if (asks_for_description(arguments)) {
+  if (asks_for_description(arguments))
     throw description_answer{describe()};
-  }
   std::vector<std::pair<const option*, std::string>> from_command_line;
   std::vector<std::string> given;
-  size_t num_positionals = 0;
+  std::size_t num_positionals = 0;
   bool flags_ended = false;
-  for (size_t i = 0; i < arguments.size(); ++i) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (!flags_ended && word == "--") {
       flags_ended = true;
@@ -244,18 +247,17 @@ option_parser::outcome option_parser::parse(const std::vector<std::string>& argu
       return outcome::help;
     }
     if (flags_ended || word.empty() || word[0] != '-') {
-      if (num_positionals == positionals_.size()) {
+      if (num_positionals == positionals_.size())
         throw option_error("unexpected argument '" + word + "'; see '" + program_ + " --help'");
-      }
-      *positionals_[num_positionals++].target = word;
+      const auto& declared = positionals_[num_positionals++];
+      *declared.target = declared.read ? declared.read(word, declared.name) : word;
       continue;
     }
     auto equals = word.find('=');
     std::string flag = word.substr(0, equals);
     const option* o = flag.starts_with("--") ? find(std::string_view{flag}.substr(2)) : nullptr;
-    if (o == nullptr) {
+    if (o == nullptr)
       throw option_error("unknown flag '" + flag + "'; see '" + program_ + " --help'");
-    }
     std::string value;
     if (equals != std::string::npos) {
       value = word.substr(equals + 1);
@@ -276,69 +278,64 @@ option_parser::outcome option_parser::parse(const std::vector<std::string>& argu
                        + " --help'");
   }
   // The weakest first, so that the stronger sources overwrite.
-  for (const auto& [o, value] : from_command_line) {
-    if (o->name == "config") {
+  for (const auto& [o, value] : from_command_line)
+    if (o->name == "config")
       config_file_ = value;
-    }
-  }
   const char* config_variable = std::getenv("TROUPE_CONFIG");
-  if (config_file_.empty() && config_variable != nullptr) {
+  if (config_file_.empty() && config_variable != nullptr)
     config_file_ = config_variable;
-  }
-  if (!config_file_.empty()) {
+  if (!config_file_.empty())
     apply_config_file(config_file_, given);
-  }
   for (const auto& o : options_) {
     std::string variable = environment_name(o.name);
     const char* value = std::getenv(variable.c_str());
     if (value != nullptr && !is_service_link(variable, value)
-        && std::find(given.begin(), given.end(), o.name) == given.end()) {
+        && std::find(given.begin(), given.end(), o.name) == given.end())
       o.assign(value, "environment variable " + variable);
-    }
   }
-  for (const auto& [o, value] : from_command_line) {
+  for (const auto& [o, value] : from_command_line)
     o->assign(value, "--" + o->name);
-  }
   return outcome::run;
 }
 
 void option_parser::apply_config_file(const std::filesystem::path& path,
                                       const std::vector<std::string>& stronger) {
   std::ifstream in(path);
-  if (!in) {
+  if (!in)
     throw option_error("--config: cannot read " + path.string());
-  }
   nlohmann::json root =
       nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (!root.is_object()) {
+  if (!root.is_object())
     throw option_error("--config: " + path.string() + " is not a JSON object");
-  }
   for (const auto& [key, value] : root.items()) {
     const option* o = find(key);
     std::string source = path.string() + ": \"" + key + "\"";
-    if (o == nullptr) {
+    if (o == nullptr)
       throw option_error(source + " is not a flag of " + program_);
-    }
-    if (std::find(stronger.begin(), stronger.end(), key) == stronger.end()) {
+    if (std::find(stronger.begin(), stronger.end(), key) == stronger.end())
       o->assign(json_value_text(value, o->is_list, source), source);
-    }
   }
+}
+
+std::vector<std::string> option_parser::words() const {
+  std::vector<std::string> words;
+  for (const auto& o : options_)
+    if (o.name != "config")
+      words.insert(words.end(), {"--" + o.name, o.value()});
+  return words;
 }
 
 std::string option_parser::help() const {
   std::string out = "usage: " + program_;
-  for (const auto& p : positionals_) {
+  for (const auto& p : positionals_)
     out += " " + p.name;
-  }
   out += " [flags]\n\n" + summary_ + "\n\n";
-  for (const auto& p : positionals_) {
+  for (const auto& p : positionals_)
     out += "  " + p.name + "\n      " + p.help + "\n";
-  }
   for (const auto& o : options_) {
     out += "  --" + o.name + (o.placeholder.empty() ? "" : " " + o.placeholder) + "\n      " + o.help;
-    if (!o.default_text.empty()) {
+    if (!o.default_text.empty())
       out += " (default: " + o.default_text + ")";
-    }
     out += "\n";
   }
   out += "\nEvery flag can also be given as an environment variable (--max-num-seqs: TROUPE_MAX_NUM_SEQS).\n";
@@ -347,12 +344,10 @@ std::string option_parser::help() const {
 
 command_description option_parser::describe() const {
   command_description result{program_, summary_, summary_, {}, {}, {}, {}};
-  for (const auto& p : positionals_) {
+  for (const auto& p : positionals_)
     result.arguments.push_back({p.name, p.help});
-  }
-  for (const auto& o : options_) {
+  for (const auto& o : options_)
     result.options.push_back({o.name, o.placeholder, o.help, o.default_text, o.is_toggle});
-  }
   return result;
 }
 
@@ -361,7 +356,7 @@ std::string without_brackets(const std::string& host) {
   return bracketed ? host.substr(1, host.size() - 2) : host;
 }
 
-std::string host_port_text(const std::string& host, uint16_t port) {
+std::string host_port_text(const std::string& host, std::uint16_t port) {
   std::string plain = without_brackets(host);
   bool is_ipv6 = plain.find(':') != std::string::npos;
   return (is_ipv6 ? "[" + plain + "]" : plain) + ":" + std::to_string(port);
@@ -377,9 +372,8 @@ host_port parse_host_port(const std::string& text, const std::string& flag) {
     good = error == std::errc{} && stop == end;
     result.host = without_brackets(text.substr(0, colon));
   }
-  if (!good || result.host.empty()) {
+  if (!good || result.host.empty())
     throw option_error(flag + ": '" + text + "' is not of the form HOST:PORT");
-  }
   return result;
 }
 

@@ -5,8 +5,8 @@
 
 namespace troupe {
 
-/// Whether a file with a secret of this user can be read or written by others. Files of other users, such as
-/// those that Kubernetes mounts for root and the pod's group, are not ours to judge; nor are pipes.
+/// Whether other users can read or write a file of this user. False for pipes and for files of other users,
+/// such as those that Kubernetes mounts for root and the pod's group.
 bool is_open_to_others(const std::filesystem::path& file) noexcept;
 
 } // namespace troupe

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
+#include <string_view>
 
 #include "services/options/device_choice.hpp"
 #include "services/options/network_address.hpp"
@@ -48,90 +50,111 @@ std::string read_allowed_host(const std::string& entry, const std::string& sourc
 
 /// "HOST:PORT", with a port to dial.
 std::string read_endpoint(const std::string& entry, const std::string& source) {
-  if (parse_host_port(entry, source).port == 0) {
+  if (parse_host_port(entry, source).port == 0)
     throw option_error(source + ": '" + entry + "' has port 0, which nobody can dial");
-  }
   return entry;
+}
+
+/// Hugging Face's cache has revisions as `models--ORG--NAME/snapshots/HASH`: the repository, not the
+/// revision, is the model.
+std::string name_of_folder(const std::filesystem::path& folder) {
+  constexpr std::string_view marker = "models--";
+  const auto repository = folder.parent_path().parent_path().filename().string();
+  if (folder.parent_path().filename() != "snapshots" || !repository.starts_with(marker))
+    return folder.filename().string();
+  auto name = repository.substr(marker.size());
+  if (const auto dashes = name.find("--"); dashes != std::string::npos)
+    name.replace(dashes, 2, "/");
+  return name;
 }
 
 } // namespace
 
 void model_options::declare(option_parser& parser) {
-  parser.text("served-model-name", "NAME",
-              "the model's name in the API and in metrics; default: the folder's name", &served_model_name);
+  parser.text("served-model-name", "NAME[,NAME...]",
+              "names of the model in the API; answers and metrics use the first one; default: the name of "
+              "the folder, or of the repository for a folder of Hugging Face's cache",
+              &served_model_name);
   parser.choice("dtype", {"auto", "float32", "bfloat16"},
-                "type of weights and activations; auto: the checkpoint's", &dtype);
+                "data type of weights and activations; auto: the checkpoint's", &dtype);
   parser.choice("expert-quant", {"auto", "none", "int8", "int4"},
-                "weight-only quantization of experts; auto: as packed weights are, none for a checkpoint",
+                "weight-only quantization of experts; auto: as the weights are packed, none for a checkpoint",
                 &expert_quant);
   parser.choice("int4-group", {"32", "64", "channel"},
-                "weights that share a scale where --expert-quant is int4", &int4_group);
-  parser.choice(
-      "dense-quant", {"auto", "none", "int8", "int4"},
-      "quantization of attention, LM head, dense and shared MLPs (embeddings: int8); auto: likewise",
-      &dense_quant);
-  parser.choice("activation-quant", {"none", "int8"}, "quantization of rows that enter quantized weights",
+                "number of weights that share a scale with --expert-quant int4", &int4_group);
+  parser.choice("dense-quant", {"auto", "none", "int8", "int4"},
+                "quantization of attention, LM head, dense and shared MLPs (embeddings: int8); auto: as the "
+                "weights are packed, none for a checkpoint",
+                &dense_quant);
+  parser.choice("activation-quant", {"none", "int8"},
+                "quantization of activation rows that are multiplied with quantized weights",
                 &activation_quant);
   parser.choice("kv-cache-dtype", {"auto", "int8"},
-                "type of the KV cache; auto: that of the activations; int8: half of bfloat16's memory",
+                "data type of the KV cache; auto: that of the activations; int8: half the memory of bfloat16",
                 &kv_cache_dtype);
-  parser.choice(
-      "weight-coding", {"auto", "none", "exponents"},
-      "how matrices that stay in bfloat16 are kept: with their exponents coded they take a quarter less "
-      "memory, without loss; auto: as --kernel-plan has it",
-      &weight_coding);
+  parser.choice("weight-coding", {"auto", "none", "exponents"},
+                "storage of bfloat16 matrices; exponents: compress exponents losslessly (25 % less memory); "
+                "none: store them plainly; auto: follow --kernel-plan",
+                &weight_coding);
   parser.text(
       "weights-cache", "DIR",
       "pack the weights into this folder once and map them from there; default: convert at every start",
       &weights_cache);
-  parser.choice(
-      "weights-memory", {"auto", "mapped", "copied"},
-      "use packed weights where the file is mapped, or copy them into huge pages at start; auto: as "
-      "--kernel-plan has it, mapped by default",
-      &weights_memory);
+  parser.choice("weights-memory", {"auto", "mapped", "copied"},
+                "use packed weights where their file is mapped, or copy them into huge pages at start; auto: "
+                "follow --kernel-plan, which maps by default",
+                &weights_memory);
   parser.text("device", "auto|cpu|cuda[:N]",
-              "where to compute; auto: on a GPU where this build and machine have one, otherwise on the CPU",
+              "compute on this device; auto: a GPU if this build and machine have one, otherwise the CPU",
               &device);
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
-  parser.text(
-      "kernel-plan", "auto|default|FILE",
-      "which kernels compute what, without changing an answer; auto: the fastest as measured once at "
-      "start, in 2 s at most, and kept in --weights-cache or the user's cache folder; default: a table for "
-      "the instruction set; FILE: as `troupe tune` writes it",
-      &kernel_plan);
+  parser.text("kernel-plan", "auto|default|FILE",
+              "choice of the kernels; it changes no answer; auto: the fastest, measured once at start (at "
+              "most 2 s) and kept in --weights-cache or the user's cache folder; default: a fixed table for "
+              "the instruction set; FILE: a plan from `troupe tune`",
+              &kernel_plan);
   parser.number("threads",
                 "compute threads of this process; 0: one per processor, within the cgroup's CPU quota",
                 &threads, 0, 1024);
-  parser.text(
-      "cores", "LIST|any|auto",
-      "processors that the compute threads are pinned to, such as 0-3,8; any: none; auto: as `any`, but "
-      "pinned when `troupe up` computes on all processors that it may run on",
-      &cores);
-  parser.number("max-model-len", "longest prompt plus answer in tokens; 0: what the model was made for",
+  parser.text("cores", "LIST|any|auto",
+              "pin the compute threads to these processors, such as 0-3,8; any: do not pin; auto: do not "
+              "pin, except in `troupe up` when it computes on every processor that it may use",
+              &cores);
+  parser.number("max-model-len",
+                "maximum length of prompt plus answer in tokens; 0: the model's context length",
                 &max_model_len, 0, 1U << 24);
 }
 
 std::string model_options::model_name() const {
-  if (!served_model_name.empty()) {
-    return served_model_name;
-  }
-  std::filesystem::path folder = std::filesystem::absolute(model_dir).lexically_normal();
-  return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  return model_names().front();
 }
 
-uint32_t model_options::num_threads() const {
-  if (threads != 0) {
-    return threads;
+std::vector<std::string> model_options::model_names() const {
+  std::vector<std::string> names;
+  std::istringstream given(served_model_name);
+  for (std::string name; std::getline(given, name, ',');) {
+    if (name.empty())
+      throw option_error("--served-model-name: '" + served_model_name + "' has an empty name");
+    names.push_back(name);
   }
+  if (names.empty()) {
+    std::filesystem::path folder = std::filesystem::absolute(model_dir).lexically_normal();
+    names.push_back(name_of_folder(folder.has_filename() ? folder : folder.parent_path()));
+  }
+  return names;
+}
+
+std::uint32_t model_options::num_threads() const {
+  if (threads != 0)
+    return threads;
   auto listed = cores_list();
-  return listed.empty() ? available_processors() : static_cast<uint32_t>(listed.size());
+  return listed.empty() ? available_processors() : static_cast<std::uint32_t>(listed.size());
 }
 
 std::vector<int> model_options::cores_list() const {
-  if (cores == "auto" || cores == "any") {
+  if (cores == "auto" || cores == "any")
     return {};
-  }
   return parse_processors(cores, "--cores");
 }
 
@@ -146,194 +169,198 @@ void model_options::check() const {
 }
 
 void gateway_options::declare(option_parser& parser) {
-  parser.text("host", "HOST",
-              "address or name that the REST API listens on; loopback unless you mean the network", &host);
-  parser.number("port", "port of the REST API; 0: any free one, printed at start", &port, 0, 65535);
+  parser.text(
+      "host", "HOST",
+      "listen for the REST API at this address or name; the default is reachable from this machine only",
+      &host);
+  parser.number("port", "port of the REST API; 0: any free port, printed at start", &port, 0, 65535);
   parser.text("tls-cert-file", "FILE",
-              "speak TLS on the API's port (not on --management-port), with this certificate: PEM, those "
-              "between it and the root behind it; read again at SIGHUP",
+              "serve the API's port (not --management-port) over TLS with this certificate: PEM, followed by "
+              "the intermediate certificates; SIGHUP reloads it",
               &tls_cert_file);
   parser.text("tls-key-file", "FILE", "private key of --tls-cert-file: PEM, not readable by other users",
               &tls_key_file);
-  parser.text(
-      "api-key-file", "FILE",
-      "accept only requests with one of these keys, one a line: KEY or NAME KEY; read again at SIGHUP",
-      &api_key_file);
+  parser.text("api-key-file", "FILE",
+              "accept only requests with a key of this file, one a line: KEY or NAME KEY; SIGHUP reloads it",
+              &api_key_file);
+  parser.text("operator-key-file", "FILE",
+              "keys of the cluster's operators, in the form of --api-key-file: they open /metrics and "
+              "/cluster at the API's port, and clients' requests, too; SIGHUP reloads it",
+              &operator_key_file);
   parser.text("key-limits", "FILE",
-              "JSON with rates, concurrency and weights of these keys; read again at SIGHUP",
+              "JSON file with rates, concurrency and weights of the API keys; SIGHUP reloads it",
               &key_limits_file);
   parser.number("reload-interval",
-                "seconds between two looks whether one of the files of --tls-cert-file, --tls-key-file, "
-                "--api-key-file and --key-limits has changed; then all is done that SIGHUP does; 0: at "
-                "SIGHUP alone",
+                "check the files of --tls-cert-file, --tls-key-file, --api-key-file, --operator-key-file and "
+                "--key-limits for changes every N seconds, and reload like SIGHUP after a change; 0: reload "
+                "at SIGHUP only",
                 &reload_interval_s, 0, 86400);
   parser.text("chat-template", "FILE", "Jinja chat template to use instead of the model's",
               &chat_template_file);
   parser.text("metrics-prefix", "PREFIX", "prefix of metric names; 'vllm:' makes vLLM's dashboards work",
               &metrics_prefix);
   parser.text("access-log", "FILE|-|off",
-              "where one line for each HTTP request goes: a file, opened anew at SIGHUP, or stderr; those of "
-              "probes and scrapes that went well are at level debug",
+              "destination of the access log, one line per HTTP request: a file (reopened at SIGHUP), - for "
+              "stderr, or off; successful probes and scrapes are logged at level debug",
               &access_log);
   parser.text("otlp-endpoint", "URL",
-              "send a span for each request for generated text to this collector of OpenTelemetry, such as "
+              "send a span for each generation request to this OpenTelemetry collector, such as "
               "http://127.0.0.1:4318 (OTLP over HTTP with JSON)",
               &otlp_endpoint);
   parser.toggle("trust-request-chat-template",
-                "let requests bring a chat template of their own (`chat_template`)",
+                "allow requests to bring their own chat template (`chat_template`)",
                 &trust_request_chat_template);
-  parser.number(
-      "text-threads",
-      "threads that tokenize prompts and wait for chat templates; of several one is kept for short requests",
-      &text_threads, 1, 64);
-  parser.number("template-processes", "processes that render chat templates, at most; they start when needed",
+  parser.number("text-threads",
+                "threads that tokenize prompts and wait for chat templates; if there are several, one is "
+                "reserved for short requests",
+                &text_threads, 1, 64);
+  parser.number("template-processes",
+                "maximum number of processes that render chat templates; they start on demand",
                 &template_processes, 1, 64);
   parser.number(
       "max-connections",
-      "open HTTP connections; idle ones are closed for new ones, and when none is idle those are told 503",
+      "maximum number of open HTTP connections; a new one replaces an idle one, and gets 503 if none is idle",
       &max_connections, 1, 65536);
-  parser.number(
-      "max-connections-per-peer",
-      "open HTTP connections of one address (IPv6: network of 64 bits); further ones are told 429; 0: "
-      "no limit",
-      &max_connections_per_peer, 0, 65536);
+  parser.number("max-connections-per-peer",
+                "maximum number of open HTTP connections of one address (IPv6: of one /64 network); more get "
+                "429; 0: no limit",
+                &max_connections_per_peer, 0, 65536);
   parser.list("trusted-proxies", "ADDRESS",
-              "proxies, by address or network such as 10.0.0.0/8: their connections are not limited by "
-              "--max-connections-per-peer, but requests in progress of each client that they name in "
-              "X-Forwarded-For are; may be given more than once",
+              "trusted proxies, by address or network such as 10.0.0.0/8: --max-connections-per-peer does "
+              "not limit their connections, but the running requests of each client that they name in "
+              "X-Forwarded-For; may be repeated",
               &trusted_proxies, read_proxy);
-  parser.list(
-      "allowed-hosts", "HOST",
-      "answer requests for these hosts and loopback names alone; without it, a server that listens on "
-      "loopback and asks for no key answers loopback names alone; *: all; may be given more than once",
-      &allowed_hosts, read_allowed_host);
+  parser.list("allowed-hosts", "HOST",
+              "answer only requests for these hosts and for loopback names; default: only loopback names if "
+              "the server listens on loopback without API keys, otherwise all; *: all; may be repeated",
+              &allowed_hosts, read_allowed_host);
   parser.text("management-host", "HOST", "address or name that --management-port listens on",
               &management_host);
   parser.number("management-port",
-                "port of /health, /ready, /metrics and /version that answers also when the API has no "
-                "connection left; 0: none",
+                "port of /health, /ready, /version, /metrics and /cluster (GET) that needs no key and "
+                "answers even when all API connections are in use; 0: none",
                 &management_port, 0, 65535);
   parser.number("io-threads", "threads that read requests and write answers", &io_threads, 1, 64);
-  parser.number("lame-duck",
-                "seconds for which a gateway that gets SIGTERM serves on while /ready says no; none after "
-                "SIGINT",
+  parser.number("lame-duck", "seconds to keep serving after SIGTERM while /ready says no; SIGINT skips this",
                 &lame_duck, 0, 3600);
-  parser.number("drain-timeout", "seconds that running requests then have to end", &drain_timeout, 0, 86400);
-  parser.bytes("max-response-bytes",
-               "size of an answer that does not stream, such as 64M; requests that could have a larger one "
-               "are refused with 400",
-               &max_response_bytes);
+  parser.number("drain-timeout", "seconds that running requests get to finish after the lame-duck time",
+                &drain_timeout, 0, 86400);
+  parser.bytes(
+      "max-response-bytes",
+      "maximum size of an answer that is not streamed, such as 64M; requests that could exceed it get 400",
+      &max_response_bytes);
   parser.number("sse-ping-interval",
-                "seconds without a token after which a stream gets a comment, so that proxies do not cut it; "
-                "0: never, and streams begin with their first token",
+                "send a comment on a stream after N seconds without a token (at first its opening event), so "
+                "that proxies keep it open; 0: never",
                 &sse_ping_interval, 0, 3600);
-  parser.list(
-      "allowed-origins", "ORIGIN",
-      "let pages of this origin, such as https://example.com, use the API from a browser (CORS); *: any "
-      "origin; may be given more than once",
-      &allowed_origins, read_origin);
+  parser.number("idle-timeout",
+                "close a connection after N seconds without a request; choose more than the load balancer's "
+                "timeout, so that it does not send requests on closing connections",
+                &idle_timeout, 1, 86400);
+  parser.list("allowed-origins", "ORIGIN",
+              "allow browser pages of this origin, such as https://example.com, to use the API (CORS); *: "
+              "any origin; may be repeated",
+              &allowed_origins, read_origin);
 }
 
-std::string gateway_options::url(uint16_t bound_port) const {
+std::string gateway_options::url(std::uint16_t bound_port) const {
   return (tls_cert_file.empty() ? "http://" : "https://") + host_port_text(host, bound_port);
 }
 
 void attention_options::declare(option_parser& parser) {
-  parser.number("max-num-seqs", "sequences that run at once on an attention worker", &max_num_seqs, 1, 65536);
+  parser.number("max-num-seqs", "maximum number of sequences that an attention worker runs at once",
+                &max_num_seqs, 1, 65536);
   parser.number("max-num-batched-tokens",
-                "rows of one iteration; prefill is cut into chunks of at most so many",
+                "maximum number of tokens per iteration; longer prefills are cut into chunks",
                 &max_num_batched_tokens, 16, 65536);
-  parser.number("micro-batches", "micro-batches in flight at most", &micro_batches, 1, 16);
-  parser.bytes("kv-cache-memory", "memory of the KV cache", &kv_cache_memory);
-  parser.choice(
-      "gpu-steps", {"graphs", "kernels"},
-      "how decode steps run on a GPU: graphs records the kernels of a step once for each shape of batch (up "
-      "to 64 sequences) and replays them; kernels launches them one by one, so that traces have the router's "
-      "time. No effect on a CPU",
-      &gpu_steps);
+  parser.number("micro-batches", "maximum number of micro-batches in flight", &micro_batches, 1, 16);
+  parser.bytes("kv-cache-memory",
+               "memory of the KV cache; 0: what the cgroup's memory limit leaves to an attention worker, or "
+               "1G without a limit",
+               &kv_cache_memory);
+  parser.choice("gpu-steps", {"graphs", "kernels"},
+                "execution of decode steps on a GPU; graphs: record a step's kernels once per batch shape "
+                "(up to 64 sequences) and replay them; kernels: launch them one by one, so that traces "
+                "include the router's time; no effect on a CPU",
+                &gpu_steps);
 }
 
 void expert_options::declare(option_parser& parser, bool has_peers) {
-  parser.bytes(
-      "expert-memory",
-      "memory for expert weights on an expert worker; 0: as much as needed, on a GPU what it has left",
-      &expert_memory);
-  parser.bytes(
-      "gpu-expert-memory",
-      "GPU memory for expert weights. Where all experts of the model take more, an expert worker keeps those "
-      "that it holds in page-locked memory of the host and uses this much GPU memory as a cache, into which "
-      "experts are copied when rows come for them. 0: all that it holds lie in GPU memory. No effect on a "
-      "CPU",
-      &gpu_expert_memory);
-  parser.number("expert-linger-us", "microseconds that a lone expert batch waits for others of its layer",
-                &linger_us, 0, 100000);
+  parser.bytes("expert-memory",
+               "memory for expert weights of an expert worker; 0: what the cgroup's memory limit leaves, on "
+               "a GPU its free memory, otherwise as much as needed",
+               &expert_memory);
+  parser.bytes("gpu-expert-memory",
+               "GPU memory for expert weights; if all experts of the model need more, a worker holds its "
+               "experts in page-locked host memory and uses this much GPU memory as a cache, filled on "
+               "demand; 0: hold all experts in GPU memory; no effect on a CPU",
+               &gpu_expert_memory);
+  parser.number("expert-linger-us",
+                "microseconds that a lone expert batch waits for other batches of its layer", &linger_us, 0,
+                100000);
   if (has_peers) {
     parser.choice(
         "weights-from", {"files", "peers", "auto"},
-        "where an expert worker gets the weights that it is ordered to hold: its model folder; another "
-        "expert worker that holds them, or the folder where none can give them; auto: peers where the "
-        "folder has no weights. A folder for peers needs config.json and nothing else: dtype and "
-        "quantization are then the cluster's",
+        "source of an expert worker's weights; files: its model folder; peers: another expert worker that "
+        "holds them, the folder if none does; auto: peers if the folder has no weights; for peers a folder "
+        "with config.json is enough, and dtype and quantization are the cluster's",
         &weights_from);
   }
 }
 
-void scheduler_options::declare(option_parser& parser, expert_worker_count count, bool can_wait) {
+void scheduler_options::declare(option_parser& parser, expert_worker_count count) {
   parser.bytes("max-queued-bytes",
-               "memory of the prompts that may wait for a place, such as 64M; more are refused with 429",
+               "maximum memory of the prompts that wait in the queue, such as 64M; more get 429",
                &max_queued_bytes);
   parser.number("max-num-queued-reqs",
-                "requests that may wait for a place; 0: as many as --max-queued-bytes allows",
+                "maximum number of requests in the queue; 0: as many as --max-queued-bytes allows",
                 &max_num_queued_reqs, 0, 1U << 20);
-  parser.number(
-      "max-queue-wait",
-      "seconds that a request may wait for a place: one that would wait longer is refused with 429, "
-      "one that has with 503; 0: as long as its client waits",
-      &max_queue_wait, 0, 600);
+  parser.number("max-queue-wait",
+                "longest wait in the queue in seconds; a request expected to exceed it gets 429 at once, one "
+                "that did gets 503; 0: no limit",
+                &max_queue_wait, 0, 600);
   parser.real("admission-quantile",
-              "share of the answers that the memory set aside for one should be enough for, by what answers "
-              "have been like; a worker that runs out of memory computes a request again later; 1: as many "
-              "tokens as a request may have",
+              "reserve KV memory for this quantile of recent answer lengths (1: reserve max_tokens); a "
+              "worker that runs out recomputes a sequence later",
               &admission_quantile, 0.05, 1);
-  parser.number("replicas", "hosts of each expert, where there are as many expert workers", &replicas, 1, 64);
+  parser.number("replicas", "number of hosts of each expert, if there are as many expert workers", &replicas,
+                1, 64);
   if (count != expert_worker_count::fixed) {
     parser.number("expert-workers",
                   count == expert_worker_count::started
-                      ? "expert worker processes; the first placement waits for all of them"
-                      : "wait for so many expert workers before the first placement",
+                      ? "number of expert worker processes; the first placement waits for all of them"
+                      : "delay the first placement until N expert workers have joined",
                   &expert_workers, 1, 4096);
   }
-  parser.toggle("allow-inexact", "let workers whose results may differ in the last bits replace one another",
+  parser.toggle("allow-inexact",
+                "allow workers whose results may differ in the last bits to replace one another",
                 &allow_inexact);
-  parser.text(
-      "state-dir", "DIR",
-      "where term, placement and activation history survive a restart of the scheduler; one scheduler at "
-      "a time has it",
-      &state_dir);
+  parser.text("state-dir", "DIR",
+              "keep term, placement and activation history in this folder, so that they survive a restart of "
+              "the scheduler; only one scheduler at a time may use it",
+              &state_dir);
   parser.text("history", "FILE",
-              "activation history that a cluster without one of its own begins with, as GET /cluster/history "
-              "gave it",
+              "initial activation history for a cluster that has none, as returned by GET /cluster/history",
               &history_file);
-  parser.choice(
-      "planner", {"on", "off"},
-      "let experts change their hosts by themselves when load is uneven or workers come and go; off: only by "
-      "`troupe placement`",
-      &planner);
+  parser.choice("planner", {"on", "off"},
+                "move experts automatically when load is uneven or workers come and go; off: only by `troupe "
+                "placement`",
+                &planner);
   parser.real("planner-imbalance",
-              "time of the busiest expert workers over that of an even load, above which the planner looks "
-              "for something "
-              "better",
+              "replan when the busiest expert workers need X times as long as under an even load",
               &planner_imbalance, 1, 1000);
   parser.real("planner-spare",
-              "further copies of experts that the planner may make, as a share of all experts, where no "
-              "--expert-memory "
-              "says how many fit",
+              "maximum number of extra expert copies that the planner makes, as a share of all experts, if "
+              "no --expert-memory limits it",
               &planner_spare, 0, 64);
-  if (can_wait) {
+  parser.real("planner-utilization",
+              "target share of time that an expert worker computes; the planner derives the recommended "
+              "number of workers from it",
+              &planner_utilization, 0.05, 1);
+  if (count == expert_worker_count::awaited) {
     parser.toggle("standby",
-                  "wait while another scheduler has the --state-dir, and take over when it dies or stands "
-                  "still; without "
-                  "it a scheduler that finds another one active ends with an error",
+                  "wait while another scheduler holds the --state-dir, and take over when it dies or hangs; "
+                  "without this flag a scheduler that finds another one active fails",
                   &standby);
   }
 }
@@ -346,71 +373,85 @@ void scheduler_options::check() const {
 }
 
 void up_options::declare(option_parser& parser) {
-  parser.number("attention-workers", "attention worker processes", &attention_workers, 1, 256);
-  parser.number("schedulers",
-                "scheduler processes: one is active, the others are its standbys and take over when it dies",
-                &schedulers, 1, 8);
-  parser.number("gateways", "gateway processes; they listen on --port, --port + 1, ...", &gateways, 1, 64);
-  parser.text("run-dir", "DIR",
-              "gets pids.json, the cluster secret and the scheduler's state; default: a new folder",
-              &run_dir);
+  parser.number("attention-workers", "number of attention worker processes", &attention_workers, 1, 256);
   parser.number(
-      "hung-after",
-      "seconds: a process that has not answered its /health for so long is killed and started again, a "
-      "gateway only with --management-port; 0: none is",
-      &hung_after, 0, 3600);
-  parser.port("worker-metrics-port", "metrics port of the scheduler; the workers' follow it, experts first",
-              &metrics_port);
-  parser.toggle("shared-memory", "use shared memory between the processes, or TCP where /dev/shm has no room",
+      "schedulers",
+      "number of scheduler processes: one is active, the others are standbys that take over when it dies",
+      &schedulers, 1, 8);
+  parser.number("gateways", "number of gateway processes; they listen on --port, --port + 1, ...", &gateways,
+                1, 64);
+  parser.text("run-dir", "DIR",
+              "folder for pids.json, the cluster secret and the scheduler's state; default: a new folder",
+              &run_dir);
+  parser.number("hung-after",
+                "restart a process that has not answered /health for N seconds (a gateway only with "
+                "--management-port); 0: never",
+                &hung_after, 0, 3600);
+  parser.port(
+      "worker-metrics-port",
+      "metrics port of the first scheduler; the other processes use the following ports, experts first",
+      &metrics_port);
+  parser.toggle("shared-memory", "use shared memory between the processes, or TCP if /dev/shm is full",
                 &shared_memory);
 }
 
 void log_options::declare(option_parser& parser) {
   parser.choice("log-level", {"debug", "info", "warning", "error"},
-                "lines of the log that are written: these and more serious ones; debug has each step of a "
-                "request",
-                &level);
-  parser.choice("log-format", {"text", "json"}, "what a line of the log is", &format);
+                "minimum severity to log; debug includes each step of a request", &level);
+  parser.choice("log-format", {"text", "json"}, "log line format", &format);
 }
 
 void trace_options::declare(option_parser& parser) {
   parser.text("trace", "DIR",
-              "write what happens to requests, and when, into this folder, for `troupe trace merge`", &dir);
+              "record what happens to requests, and when, in this folder, for `troupe trace merge`", &dir);
   parser.real("trace-sample",
-              "share of the requests that are traced, beside those whose traceparent says so; 0: none until "
-              "`troupe trace start`",
+              "share of requests to trace, besides those whose traceparent is sampled; 0: none until `troupe "
+              "trace start`",
               &sample, 0, 1);
-  parser.bytes("trace-max-bytes", "size of this process's trace, such as 64M; then it is traced no more",
+  parser.bytes("trace-max-bytes", "maximum size of this process's trace, such as 64M; tracing stops there",
                &max_bytes);
 }
 
 void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {
   if (!is_scheduler) {
     parser.list("scheduler", "HOST:PORT",
-                "where the scheduler listens; several, with commas between them, where there is a standby",
+                "address of the scheduler; with standbys, the addresses of all, separated by commas",
                 &schedulers, read_endpoint);
   }
-  parser.text("listen", "HOST:PORT", "where this process meets its peers; port 0: any free one", &listen);
-  parser.text("advertise", "HOST:PORT", "how peers reach this process; default: the listening address",
-              &advertise);
-  parser.text("secret-file", "FILE", "file with the cluster secret, the same for all processes",
+  parser.text("listen", "HOST:PORT", "listen for peers at this address; port 0: any free port", &listen);
+  parser.text("advertise", "HOST:PORT",
+              "address at which peers reach this process; default: the listening address", &advertise);
+  parser.text("secret-file", "FILE",
+              "file with the cluster secret, the same for all processes; with several, one a line, this "
+              "process sends the first and accepts any of them; SIGHUP reloads it",
               &secret_file);
-  parser.text("data-ports", "LO-HI", "TCP ports of the data connections; default: any free ones",
+  if (!is_gateway) {
+    parser.number("reload-interval",
+                  "check --secret-file for changes every N seconds, and reload it after a change; 0: reload "
+                  "at SIGHUP only",
+                  &reload_interval_s, 0, 86400);
+  }
+  parser.text("data-ports", "LO-HI", "TCP ports of the data connections; default: any free ports",
               &data_ports);
-  parser.text("net-devices", "NAMES", "network devices for the data connections (UCX_NET_DEVICES)",
+  parser.text("net-devices", "NAMES", "network devices of the data connections (UCX_NET_DEVICES)",
               &net_devices);
-  parser.choice("ucx-repairs", {"auto", "on", "off", "required"},
-                "whether faults of UCX 1.13 are repaired; auto: in the versions that were tested, others run "
-                "without; required: other versions are refused",
-                &ucx_repairs);
-  parser.toggle(
-      "shared-memory",
-      "use shared memory between processes of one host: faster, for 16 MiB of /dev/shm for each peer, or TCP "
-      "where there is no room",
-      &shared_memory);
+  parser.choice(
+      "ucx-repairs", {"auto", "on", "off", "required"},
+      "work around faults of UCX 1.13; auto: in the tested versions only; required: refuse other versions",
+      &ucx_repairs);
+  parser.toggle("shared-memory",
+                "use shared memory between processes of one host: faster, needs 16 MiB of /dev/shm per peer; "
+                "TCP if that is full",
+                &shared_memory);
   if (is_scheduler) {
-    parser.text("served-model-name", "NAME", "the model's name in metrics; default: they have no model_name",
+    parser.text("served-model-name", "NAME", "name of the model in metrics; default: no model_name label",
                 &served_model_name);
+  }
+  if (!is_scheduler && !is_gateway) {
+    parser.number("drain-timeout",
+                  "maximum seconds that a worker keeps serving after SIGTERM until other workers have taken "
+                  "over its experts or sequences; choose more than loading a worker's share takes",
+                  &drain_timeout, 0, 86400);
   }
   if (!is_gateway) {
     parser.text("metrics-host", "HOST", "address or name that /metrics, /health and /ready listen on",
@@ -418,9 +459,9 @@ void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_
     parser.port("metrics-port", "port of /metrics, /health and /ready", &metrics_port);
     parser.text("metrics-prefix", "PREFIX", "prefix of metric names", &metrics_prefix);
   }
-  parser.text("name", "NAME", "what this process is called in logs and on status pages", &name);
+  parser.text("name", "NAME", "name of this process in logs and on status pages", &name);
   parser.number("ready-fd",
-                "file descriptor that gets one line with the endpoint when this process is up; 0: none",
+                "write one line with the endpoint to this file descriptor when the process is ready; 0: none",
                 &ready_fd, 0, 65535);
 }
 

@@ -1,25 +1,23 @@
 // troupe-scheduler: membership, admission and placement of a cluster.
-#include <atomic>
 #include <chrono>
 #include <optional>
 
+#include "services/cluster/cluster_process.hpp"
+#include "services/log/request_lines.hpp"
+#include "services/metrics/process_figures.hpp"
 #include "services/metrics/rebalancer_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
 #include "services/metrics/state_disk_watch.hpp"
-#include "services/process/cluster_process.hpp"
-#include "services/process/exit_deadline.hpp"
-#include "services/process/flag_notes.hpp"
-#include "services/process/log_options.hpp"
-#include "services/process/request_lines.hpp"
-#include "services/process/role_main.hpp"
-#include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
-#include "services/timeline/trace_writer.hpp"
+#include "services/startup/exit_deadline.hpp"
+#include "services/startup/role_frame.hpp"
+#include "services/startup/role_main.hpp"
+#include "services/startup/startup.hpp"
 
 namespace troupe {
 namespace {
 
-/// Beyond what scheduler_service::stop waits for, and within what supervisors give.
+/// Longer than scheduler_service::stop waits, and shorter than supervisors wait.
 constexpr auto exit_time = std::chrono::seconds{20};
 
 int run(const std::vector<std::string>& arguments) {
@@ -31,27 +29,24 @@ int run(const std::vector<std::string>& arguments) {
   trace_options traces;
   option_parser parser("troupe-scheduler",
                        "Admits requests, assigns them, and places the experts of a cluster.");
-  options.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
+  options.declare(parser);
   cluster.declare(parser, /*is_scheduler=*/true, /*is_gateway=*/false);
   logs.declare(parser);
   traces.declare(parser);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   options.check();
-  stop_signal stop;
-  configure_logs(logs);
-  process_log log(cluster.name);
-  const trace_writer tracing(traces, log);
-  log_unread_variables(parser, log);
-  cluster_process process(cluster, "scheduler", "", log);
-  auto families = process.make_families(cluster.metrics_prefix, cluster.served_model_name, "");
-  // A standby is up, and found by nobody: it publishes no scheduler yet.
-  auto waits = std::make_shared<std::atomic<bool>>(options.standby);
-  std::unique_ptr<metrics::endpoint> scrapes;
+  role_frame frame(parser, logs, traces, cluster.name);
+  const process_log& log = frame.log;
+  startup start(cluster, cluster.metrics_prefix, cluster.served_model_name, log);
+  const auto& families = start.families();
+  cluster_process process(cluster, "scheduler", "", log, frame.reload);
+  metrics::show_build(*families, "");
+  process.show_traffic(*families);
+  // A standby is running but publishes no scheduler yet.
   if (options.standby) {
-    scrapes = process.announce(
-        families, {.why_not_ready = [waits] { return std::string(*waits ? "standby" : ""); }, .flaw = {}});
+    start.done({.why_not_ready = [] { return std::string("standby"); }});
+    process.announce(start.endpoint());
   }
   std::optional<succession> from;
   if (!options.state_dir.empty()) {
@@ -65,9 +60,8 @@ int run(const std::vector<std::string>& arguments) {
     log.line("active", "term " + std::to_string(from->lease->term()));
   }
   std::optional<metrics::state_disk_watch> disk;
-  if (!options.state_dir.empty()) {
+  if (!options.state_dir.empty())
     disk.emplace(options.state_dir, families);
-  }
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   scheduler_service scheduler(
       process.system(), options,
@@ -77,13 +71,12 @@ int run(const std::vector<std::string>& arguments) {
   process.peers().publish("history", scheduler.history());
   process.peers().publish("rebalancer", scheduler.rebalancer());
   process.peers().publish("scheduler", scheduler.actor());
-  *waits = false;
-  if (!options.standby) {
-    scrapes = process.announce(families);
-  }
-  stop.wait();
+  start.done({});
+  if (!options.standby)
+    process.announce(start.endpoint());
+  frame.stop.wait();
   log.line("stopping", "");
-  exit_within(exit_time, log); // the threads that write the state are waited for, and a disk may hang
+  exit_within(exit_time, log); // stop() waits for threads that write state, and a disk may hang
   scheduler.stop();
   return stop_signal::exit_status();
 }

@@ -1,7 +1,12 @@
 #include "services/scheduler/scheduler_service.hpp"
 
+#include <cerrno>
+#include <filesystem>
 #include <functional>
+#include <system_error>
 #include <utility>
+
+#include <unistd.h>
 
 #include <caf/actor_cast.hpp>
 #include <caf/scoped_actor.hpp>
@@ -9,8 +14,8 @@
 
 #include "services/history/history_json.hpp"
 
-#include "actors/error.hpp"
-#include "services/process/stop_signal.hpp"
+#include "actors/protocol/error.hpp"
+#include "services/startup/stop_signal.hpp"
 
 namespace troupe {
 
@@ -23,10 +28,20 @@ std::optional<succession> take_state(const scheduler_options& options, const std
                           .on_waiting = std::move(on_waiting)});
 }
 
-void check_history(const scheduler_options& options, const std::string& fingerprint) {
-  if (options.history_file.empty()) {
+void check_state_dir(const scheduler_options& options) {
+  if (options.state_dir.empty())
     return;
-  }
+  std::error_code error;
+  std::filesystem::create_directories(options.state_dir, error);
+  if (!error && access(options.state_dir.c_str(), W_OK | X_OK) != 0)
+    error = {errno, std::generic_category()};
+  if (error)
+    throw option_error("--state-dir: " + options.state_dir + " cannot be written: " + error.message());
+}
+
+void check_history(const scheduler_options& options, const std::string& fingerprint) {
+  if (options.history_file.empty())
+    return;
   const auto history = read_history_file(options.history_file);
   if (history.fingerprint != fingerprint) {
     throw option_error("--history: " + options.history_file + " is of model " + history.fingerprint
@@ -51,27 +66,25 @@ scheduler_service::scheduler_service(caf::actor_system& system, const scheduler_
   config.metrics = metrics;
   history_config past;
   past.state_dir = options.state_dir;
-  if (!options.history_file.empty()) {
+  if (!options.history_file.empty())
     past.seed = [file = options.history_file] { return read_history_file(file); };
-  }
   past.on_event = [metrics](const char* name, const std::string& text) {
-    if (metrics) {
+    if (metrics)
       metrics->on_event(name, text);
-    }
   };
   std::function<bool()> is_deposed;
-  if (!options.state_dir.empty()) {
+  if (!options.state_dir.empty())
     is_deposed = [directory = options.state_dir] { return is_led_by_another(directory); };
-  }
   past.is_deposed = is_deposed;
   rebalancer_config planner;
   planner.is_automatic = options.planner == "on";
   planner.planning.spare_copies = options.planner_spare;
   planner.limits.imbalance = options.planner_imbalance;
+  planner.wanted.utilization = options.planner_utilization;
   planner.state_dir = options.state_dir;
   planner.is_deposed = is_deposed;
   planner.metrics = std::move(planner_metrics);
-  history_ = spawn_history(system, std::move(past)); // first: what is wrong with the file ends the program
+  history_ = spawn_history(system, std::move(past)); // first: a damaged file ends the program
   try {
     actor_ = from ? spawn_scheduler(system, std::move(config), std::move(*from))
                   : spawn_scheduler(system, std::move(config));
@@ -97,17 +110,16 @@ scheduler_service::~scheduler_service() {
 }
 
 void scheduler_service::stop() {
-  if (!actor_) {
+  if (!actor_)
     return;
-  }
   caf::scoped_actor self(system_);
   const auto end = [&self](const auto& actor) {
     self->monitor(actor);
     self->send_exit(actor, caf::exit_reason::user_shutdown);
     self->receive([](const caf::down_msg&) {}, caf::after(std::chrono::seconds{5}) >> [] {});
   };
-  end(rebalancer_); // moves nothing any more
-  end(history_);    // writes what it knows, for which the lease is still held
+  end(rebalancer_);
+  end(history_); // writes its counts while the scheduler still holds the lease
   end(actor_);
   actor_ = nullptr;
   history_ = nullptr;

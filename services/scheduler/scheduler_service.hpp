@@ -1,4 +1,4 @@
-// The scheduler and what it says of itself, and beside it the activation history and the rebalancer.
+// The actors of a scheduler process: scheduler, activation history and rebalancer.
 #pragma once
 
 #include <functional>
@@ -18,25 +18,28 @@
 
 namespace troupe {
 
-/// Takes the state directory over, which a standby waits for until it may, or until this process is told to
-/// stop.
-/// @param name        of this scheduler, for others to read
-/// @param on_waiting  told once, on another thread, when another scheduler is active; may be empty
-/// @returns nothing when told to stop
+/// Makes the folder of --state-dir where needed and checks that it is writable. Call before opening a model.
+/// @throws option_error where it is not
+void check_state_dir(const scheduler_options& options);
+
+/// Takes over the state directory. A standby waits until the active scheduler has gone.
+/// @param name        of this scheduler, for the lease
+/// @param on_waiting  called once, on another thread, while another scheduler is active; may be empty
+/// @returns nothing when a stop signal arrives first
 /// @throws std::runtime_error when the state directory cannot be used, or is in use and this is no standby
 std::optional<succession> take_state(const scheduler_options& options, const std::string& name,
                                      std::function<void(const lease_holder& active)> on_waiting);
 
-/// The file of --history, if there is one, is read and must be of the model that is served: one clear error
-/// at start. The scheduler itself learns the model from the workers.
+/// Checks that the file of --history, if given, belongs to the served model. Done at start, because the
+/// scheduler itself learns the model from the workers.
 /// @throws std::runtime_error for a file that cannot be used, option_error for another model
 void check_history(const scheduler_options& options, const std::string& fingerprint);
 
 /// Stops this process when another scheduler has taken over; its exit status will be 1.
 class scheduler_service {
  public:
-  /// @param planner_metrics  the rebalancer's; may be null, as `metrics` may
-  /// @param from  of the state directory that the options name; nothing where they name none
+  /// @param metrics, planner_metrics  of scheduler and rebalancer; may be null
+  /// @param from  the taken-over state directory; empty without --state-dir
   /// @throws std::runtime_error when the state directory or the file of --history cannot be used
   scheduler_service(caf::actor_system& system, const scheduler_options& options,
                     std::shared_ptr<scheduler_metrics> metrics,
@@ -54,7 +57,7 @@ class scheduler_service {
   /// To be published as "rebalancer".
   const rebalancer_actor& rebalancer() const { return rebalancer_; }
 
-  /// Ends the actors; what has been counted is written before. Idempotent.
+  /// Writes the activation history and ends the actors. Idempotent.
   void stop();
 
  private:

@@ -1,4 +1,4 @@
-// How each kind of event looks in a timeline: its name, its place, and what its arguments are called.
+// How each kind of event is shown in a timeline: its name, its place, and the names of its arguments.
 #pragma once
 
 #include <array>
@@ -8,15 +8,15 @@
 
 namespace troupe {
 
-/// Where an event stands.
+/// Where an event is shown.
 enum class event_place {
-  thread,  ///< a slice of the thread that wrote it: those of a thread lie in one another
-  track,   ///< a slice of a track of its own, beside others of the same id
+  thread,  ///< a slice on its thread; slices of a thread nest
+  track,   ///< a slice of a separate track, beside others of the same id
   instant, ///< a mark
   none     ///< it explains other events
 };
 
-/// What a track is called by, beside the kind's category.
+/// What identifies a track, beside the kind's category.
 enum class track_of { id, id_and_first_arg, id_and_two_args, own };
 
 struct event_form {
@@ -29,7 +29,7 @@ struct event_form {
   std::array<std::string_view, 8> args; ///< empty: not shown
 };
 
-/// @returns null for a kind that this program does not know
+/// @returns null for an unknown kind
 const event_form* form_of(timeline::event_kind kind);
 
 } // namespace troupe

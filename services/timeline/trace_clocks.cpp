@@ -15,26 +15,27 @@ namespace {
 using timeline::event;
 using timeline::event_kind;
 
-int64_t begin_of(const event& what) {
-  return static_cast<int64_t>(what.begin_ns);
+std::int64_t begin_of(const event& what) {
+  return static_cast<std::int64_t>(what.begin_ns);
 }
 
-int64_t end_of(const event& what) {
-  return static_cast<int64_t>(what.begin_ns + what.duration_ns);
+std::int64_t end_of(const event& what) {
+  return static_cast<std::int64_t>(what.begin_ns + what.duration_ns);
 }
 
-/// An event and in whose log it is.
+/// An event and its log.
 struct found_event {
-  size_t log = 0;
+  std::size_t log = 0;
   const event* what = nullptr;
 };
 
-/// Events by what both sides of an exchange know.
-using event_table = std::map<std::tuple<event_kind, uint64_t, uint64_t, uint64_t>, found_event>;
+/// Events by the values that both sides of an exchange know.
+using event_table =
+    std::map<std::tuple<event_kind, std::uint64_t, std::uint64_t, std::uint64_t>, found_event>;
 
 event_table table_of(const std::vector<trace_log>& logs) {
   event_table table;
-  for (size_t log = 0; log < logs.size(); ++log)
+  for (std::size_t log = 0; log < logs.size(); ++log)
     for (const auto& entry : logs[log].events) {
       const auto& e = entry.what;
       switch (e.kind) {
@@ -61,7 +62,7 @@ event_table table_of(const std::vector<trace_log>& logs) {
   return table;
 }
 
-using trips_by_pair = std::map<std::pair<size_t, size_t>, std::vector<round_trip>>;
+using trips_by_pair = std::map<std::pair<std::size_t, std::size_t>, std::vector<round_trip>>;
 
 void add_admission(const event_table& table, const found_event& admission, trips_by_pair& trips) {
   const auto& asked = *admission.what;
@@ -89,13 +90,13 @@ void add_expert_batch(const event_table& table, const found_event& sent, trips_b
   const auto host = table.find({event_kind::host_batch, batch.id, 0, 0});
   if (host == table.end() || batch.args[2] == 0)
     return;
-  trips[{sent.log, host->second.log}].push_back({begin_of(batch), static_cast<int64_t>(batch.args[2]),
-                                                 static_cast<int64_t>(batch.args[3]), end_of(batch)});
+  trips[{sent.log, host->second.log}].push_back({begin_of(batch), static_cast<std::int64_t>(batch.args[2]),
+                                                 static_cast<std::int64_t>(batch.args[3]), end_of(batch)});
 }
 
-/// What is known of the clock of `to` by that of `from`.
+/// Measurements of the clock of `to` by that of `from`.
 struct link {
-  size_t to = 0;
+  std::size_t to = 0;
   clock_offset offset;
   std::string how;
 };
@@ -114,7 +115,7 @@ const clock_offset& no_offset() {
   return none;
 }
 
-/// Whether a measurement leaves room for a clock that both share.
+/// Whether a measurement permits that both share a clock.
 bool may_be_shared(const clock_offset& measured) {
   return std::all_of(measured.points().begin(), measured.points().end(),
                      [](const clock_point& point) { return std::abs(point.offset) <= point.error; });
@@ -122,7 +123,7 @@ bool may_be_shared(const clock_offset& measured) {
 
 std::vector<std::vector<link>> links_of(const std::vector<trace_log>& logs, clock_source source) {
   std::vector<std::vector<link>> links(logs.size());
-  std::map<std::pair<size_t, size_t>, clock_offset> measured;
+  std::map<std::pair<std::size_t, std::size_t>, clock_offset> measured;
   for (const auto& pair : round_trips_in(logs))
     if (auto offset = estimate_offset(pair.trips); pair.asks != pair.answers && offset.is_known())
       measured[{pair.asks, pair.answers}] = std::move(offset);
@@ -132,12 +133,12 @@ std::vector<std::vector<link>> links_of(const std::vector<trace_log>& logs, cloc
   }
   if (source == clock_source::measured)
     return links;
-  std::set<std::string> not_shared; // clocks of which an exchange shows that they differ, whatever their name
+  std::set<std::string> not_shared; // names of clocks that an exchange shows to differ
   for (const auto& [pair, offset] : measured)
     if (logs[pair.first].process.clock == logs[pair.second].process.clock && !may_be_shared(offset))
       not_shared.insert(logs[pair.first].process.clock);
-  for (size_t a = 0; a < logs.size(); ++a)
-    for (size_t b = 0; b < logs.size(); ++b)
+  for (std::size_t a = 0; a < logs.size(); ++a)
+    for (std::size_t b = 0; b < logs.size(); ++b)
       if (a != b && logs[a].process.clock == logs[b].process.clock
           && !not_shared.contains(logs[a].process.clock))
         links[a].push_back({b, no_offset(), "shared"});
@@ -145,8 +146,8 @@ std::vector<std::vector<link>> links_of(const std::vector<trace_log>& logs, cloc
 }
 
 process_clock by_wall_clock(const traced_process& reference, const traced_process& other) {
-  const auto ours = static_cast<int64_t>(reference.unix_ns - reference.steady_ns);
-  const auto theirs = static_cast<int64_t>(other.unix_ns - other.steady_ns);
+  const auto ours = static_cast<std::int64_t>(reference.unix_ns - reference.steady_ns);
+  const auto theirs = static_cast<std::int64_t>(other.unix_ns - other.steady_ns);
   process_clock clock;
   clock.how = "wall clock";
   clock.steps = {clock_offset{{clock_point{0, ours - theirs, 0}}}};
@@ -155,8 +156,8 @@ process_clock by_wall_clock(const traced_process& reference, const traced_proces
 
 } // namespace
 
-int64_t process_clock::common(uint64_t steady_ns) const {
-  auto time = static_cast<int64_t>(steady_ns);
+std::int64_t process_clock::common(std::uint64_t steady_ns) const {
+  auto time = static_cast<std::int64_t>(steady_ns);
   for (const auto& step : steps)
     time = step.to_ours(time);
   return time;
@@ -190,11 +191,11 @@ std::vector<process_clock> common_clocks(const std::vector<trace_log>& logs, clo
   std::vector<std::optional<process_clock>> known(logs.size());
   known.front() = process_clock{};
   known.front()->how = "reference";
-  // Dijkstra: whoever is known best goes next.
+  // Dijkstra: the process with the least error is next.
   std::vector<bool> is_done(logs.size(), false);
   for (;;) {
-    std::optional<size_t> next;
-    for (size_t i = 0; i < logs.size(); ++i)
+    std::optional<std::size_t> next;
+    for (std::size_t i = 0; i < logs.size(); ++i)
       if (known[i] && !is_done[i] && (!next || known[i]->error_ns < known[*next]->error_ns))
         next = i;
     if (!next)
@@ -213,11 +214,11 @@ std::vector<process_clock> common_clocks(const std::vector<trace_log>& logs, clo
     }
   }
   std::vector<process_clock> result;
-  for (size_t i = 0; i < logs.size(); ++i) {
+  for (std::size_t i = 0; i < logs.size(); ++i) {
     result.push_back(known[i] ? std::move(*known[i]) : by_wall_clock(logs.front().process, logs[i].process));
     const auto& process = logs[i].process;
     result.back().offset_ns =
-        static_cast<int64_t>(process.steady_ns) - result.back().common(process.steady_ns);
+        static_cast<std::int64_t>(process.steady_ns) - result.back().common(process.steady_ns);
   }
   return result;
 }

@@ -20,14 +20,14 @@ std::string first_line(const char* path) {
   return line;
 }
 
-/// The kernel's name of this boot, and what the time namespace adds to its clock.
+/// The kernel's id of this boot, and the offset that the time namespace adds to its clock.
 std::string clock_name() {
   return first_line("/proc/sys/kernel/random/boot_id") + " " + first_line("/proc/self/timens_offsets");
 }
 
 template <class Clock>
-uint64_t ns_now() {
-  return static_cast<uint64_t>(
+std::uint64_t ns_now() {
+  return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
 }
 
@@ -45,11 +45,11 @@ traced_process process_from_json(const std::string& text) {
   try {
     const auto all = nlohmann::json::parse(text);
     result.name = all.at("process").get<std::string>();
-    result.pid = all.at("pid").get<int64_t>();
+    result.pid = all.at("pid").get<std::int64_t>();
     result.host = all.at("host").get<std::string>();
     result.clock = all.at("clock").get<std::string>();
-    result.steady_ns = all.at("steady_ns").get<uint64_t>();
-    result.unix_ns = all.at("unix_ns").get<uint64_t>();
+    result.steady_ns = all.at("steady_ns").get<std::uint64_t>();
+    result.unix_ns = all.at("unix_ns").get<std::uint64_t>();
   } catch (const nlohmann::json::exception& error) {
     throw std::runtime_error(std::string{"its head is damaged: "} + error.what());
   }

@@ -21,20 +21,20 @@ using nlohmann::ordered_json;
 using timeline::event;
 using timeline::event_kind;
 
-/// One line of the output before it is written.
+/// One line of output before it is written.
 struct drawn {
-  int64_t at = 0;  ///< on the common clock
-  int64_t end = 0; ///< of the slice that it begins or ends
+  std::int64_t at = 0;  ///< on the common clock
+  std::int64_t end = 0; ///< of the slice that it begins or ends
   char phase = 'X';
-  uint32_t log = 0;
-  uint32_t thread = 0;
-  uint64_t number = 0; ///< of a track or a flow
+  std::uint32_t log = 0;
+  std::uint32_t thread = 0;
+  std::uint64_t number = 0; ///< of the track or flow
   std::string_view name;
   std::string_view category;
-  const trace_log::entry* entry = nullptr; ///< whose arguments are shown; null: none
+  const trace_log::entry* entry = nullptr; ///< the source of the arguments; null: none
 };
 
-/// Slices that lie in one another stay so where times are equal: what ends goes first, then what is longest.
+/// Keeps slices nested where times are equal: ends come first, then the longest slice.
 bool is_before(const drawn& one, const drawn& other) {
   const auto rank = [](const drawn& x) {
     return x.phase == 'e' ? std::tuple{0, -1, x.at - x.end} : std::tuple{1, 0, x.at - x.end};
@@ -47,7 +47,7 @@ class drawing {
   drawing(const std::vector<trace_log>& logs, const std::vector<process_clock>& clocks)
       : logs_(logs), clocks_(clocks), names_(logs) {
     find_hosts();
-    for (uint32_t log = 0; log < logs.size(); ++log)
+    for (std::uint32_t log = 0; log < logs.size(); ++log)
       for (const auto& entry : logs[log].events)
         add(log, entry);
     draw_flows();
@@ -66,7 +66,7 @@ class drawing {
     }
     result.flows = num_flows_;
     ordered_json processes = ordered_json::array();
-    for (size_t log = 0; log < logs_.size(); ++log) {
+    for (std::size_t log = 0; log < logs_.size(); ++log) {
       processes.push_back(described(log));
       result.dropped += logs_[log].dropped;
     }
@@ -77,18 +77,18 @@ class drawing {
 
  private:
   struct flow_point {
-    int64_t at = 0;
-    uint32_t log = 0;
-    uint32_t thread = 0;
+    std::int64_t at = 0;
+    std::uint32_t log = 0;
+    std::uint32_t thread = 0;
   };
 
   static std::string dumped(const ordered_json& value) {
     return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   }
 
-  int64_t time(uint32_t log, uint64_t ns) const { return clocks_[log].common(ns); }
+  std::int64_t time(std::uint32_t log, std::uint64_t ns) const { return clocks_[log].common(ns); }
 
-  void add(uint32_t log, const trace_log::entry& entry) {
+  void add(std::uint32_t log, const trace_log::entry& entry) {
     const auto& e = entry.what;
     const auto* form = form_of(e.kind);
     if (form == nullptr || form->place == event_place::none)
@@ -129,7 +129,7 @@ class drawing {
     return form.name;
   }
 
-  uint64_t track_number(uint32_t log, const event_form& form, const trace_log::entry& entry) {
+  std::uint64_t track_number(std::uint32_t log, const event_form& form, const trace_log::entry& entry) {
     const auto& e = entry.what;
     const bool has_first =
         form.track == track_of::id_and_first_arg || form.track == track_of::id_and_two_args;
@@ -147,27 +147,27 @@ class drawing {
     all_.push_back(one);
   }
 
-  /// The router and the sampling are at the end of a step.
+  /// Adds the router and the sampling at the end of a step.
   void add_parts_of_step(const drawn& step, const event& e) {
     if (e.kind != event_kind::attention_step)
       return;
     for (const auto& [ns, name] : {std::pair{e.args[2], "router"}, std::pair{e.args[3], "sampling"}})
       if (ns > 0) {
         auto part = step;
-        part.at = std::max(step.at, step.end - static_cast<int64_t>(ns));
+        part.at = std::max(step.at, step.end - static_cast<std::int64_t>(ns));
         part.name = name;
         part.entry = nullptr;
         all_.push_back(part);
       }
   }
 
-  /// An expert batch on its way, at its host, and back, on the track of the one who waits for it.
+  /// Adds an expert batch on its way, at its host, and back, to the track of its sender.
   void add_ways(const drawn& batch, const event& e) {
     const bool is_sent = e.kind == event_kind::expert_batch && e.args[2] != 0;
     if (!is_sent && e.kind != event_kind::host_batch)
       return;
     auto at = batch.at;
-    const auto part = [&](int64_t until, std::string_view name) {
+    const auto part = [&](std::int64_t until, std::string_view name) {
       until = std::clamp(until, at, batch.end);
       if (until > at) {
         auto one = batch;
@@ -179,11 +179,11 @@ class drawing {
       }
       at = std::max(at, until);
     };
-    const auto queue = static_cast<int64_t>(is_sent ? e.args[4] : e.args[2]);
-    const auto compute = static_cast<int64_t>(is_sent ? e.args[5] : e.args[3]);
-    // Without a trace of the host, its clock is not known: both ways then count as equally long.
+    const auto queue = static_cast<std::int64_t>(is_sent ? e.args[4] : e.args[2]);
+    const auto compute = static_cast<std::int64_t>(is_sent ? e.args[5] : e.args[3]);
+    // Without a trace of the host, its clock is unknown: both ways then get equal lengths.
     const auto host = is_sent ? host_of(e.args[1]) : std::nullopt;
-    const auto ways = batch.end - batch.at - static_cast<int64_t>(e.args[3] - e.args[2]);
+    const auto ways = batch.end - batch.at - static_cast<std::int64_t>(e.args[3] - e.args[2]);
     if (is_sent)
       part(host ? time(*host, e.args[2]) : batch.at + ways / 2, "way there");
     part(at + queue, "queue");
@@ -194,16 +194,16 @@ class drawing {
     }
   }
 
-  /// The log of a worker that has served expert batches. A batch may be missing there: one that is killed
-  /// loses its last events.
-  std::optional<uint32_t> host_of(uint64_t worker) const {
+  /// The log of a worker that served expert batches. It may lack a batch: a killed worker loses its last
+  /// events.
+  std::optional<std::uint32_t> host_of(std::uint64_t worker) const {
     const auto found = hosts_.find(worker);
     return found == hosts_.end() ? std::nullopt : std::optional{found->second};
   }
 
   void find_hosts() {
-    std::map<uint64_t, uint32_t> by_flow;
-    for (uint32_t log = 0; log < logs_.size(); ++log)
+    std::map<std::uint64_t, std::uint32_t> by_flow;
+    for (std::uint32_t log = 0; log < logs_.size(); ++log)
       for (const auto& entry : logs_[log].events)
         if (entry.what.kind == event_kind::host_batch)
           by_flow[entry.what.id] = log;
@@ -216,7 +216,7 @@ class drawing {
 
   void note_flow(const drawn& one, const event& e) {
     std::string_view what;
-    uint64_t third = 0;
+    std::uint64_t third = 0;
     switch (e.kind) {
     case event_kind::ask_place:
     case event_kind::admit:
@@ -250,7 +250,7 @@ class drawing {
       std::stable_sort(points.begin(), points.end(),
                        [](const flow_point& x, const flow_point& y) { return x.at < y.at; });
       ++num_flows_;
-      for (size_t i = 0; i < points.size(); ++i) {
+      for (std::size_t i = 0; i < points.size(); ++i) {
         drawn one;
         one.at = points[i].at;
         one.end = one.at;
@@ -265,7 +265,7 @@ class drawing {
     }
   }
 
-  ordered_json described(size_t log) const {
+  ordered_json described(std::size_t log) const {
     const auto& process = logs_[log].process;
     const auto& clock = clocks_[log];
     return {{"process", process.name},
@@ -281,16 +281,16 @@ class drawing {
             {"clock_error_ns", clock.error_ns}};
   }
 
-  /// Names of processes and threads. A process is a file: pids may repeat themselves.
+  /// Names of processes and threads. A process is a file: pids may repeat.
   void write_names(std::ostream& out) const {
     const char* comma = "";
-    const auto name = [&](const char* what, size_t log, uint32_t thread, const std::string& text) {
+    const auto name = [&](const char* what, std::size_t log, std::uint32_t thread, const std::string& text) {
       const ordered_json line{
           {"name", what}, {"ph", "M"}, {"pid", log + 1}, {"tid", thread}, {"args", {{"name", text}}}};
       out << comma << dumped(line);
       comma = ",\n";
     };
-    for (size_t log = 0; log < logs_.size(); ++log) {
+    for (std::size_t log = 0; log < logs_.size(); ++log) {
       const auto& process = logs_[log].process;
       name("process_name", log, 0,
            process.name + " (" + process.host + ", pid " + std::to_string(process.pid) + ")");
@@ -299,7 +299,7 @@ class drawing {
     }
   }
 
-  static std::string micros(int64_t ns) {
+  static std::string micros(std::int64_t ns) {
     char text[40];
     std::snprintf(text, sizeof(text), "%lld.%03d", static_cast<long long>(ns / 1000),
                   static_cast<int>(ns % 1000));
@@ -330,11 +330,11 @@ class drawing {
     return line + "}";
   }
 
-  ordered_json args_of(size_t log, const trace_log::entry& entry) const {
+  ordered_json args_of(std::size_t log, const trace_log::entry& entry) const {
     const auto& e = entry.what;
     const auto& form = *form_of(e.kind);
     ordered_json args = ordered_json::object();
-    for (size_t i = 0; i < form.args.size(); ++i) {
+    for (std::size_t i = 0; i < form.args.size(); ++i) {
       const auto name = form.args[i];
       if (name.empty())
         continue;
@@ -405,12 +405,15 @@ class drawing {
   const std::vector<process_clock>& clocks_;
   const trace_names names_;
   std::vector<drawn> all_;
-  int64_t start_ = 0;
-  uint64_t num_flows_ = 0;
-  uint64_t num_own_ = 0; ///< tracks of one event each
-  std::map<std::tuple<uint32_t, std::string_view, uint64_t, uint64_t, uint64_t>, uint64_t> tracks_;
-  std::map<std::tuple<std::string_view, uint64_t, uint64_t, uint64_t>, std::vector<flow_point>> flows_;
-  std::map<uint64_t, uint32_t> hosts_; ///< logs by worker
+  std::int64_t start_ = 0;
+  std::uint64_t num_flows_ = 0;
+  std::uint64_t num_own_ = 0; ///< tracks of one event each
+  std::map<std::tuple<std::uint32_t, std::string_view, std::uint64_t, std::uint64_t, std::uint64_t>,
+           std::uint64_t>
+      tracks_;
+  std::map<std::tuple<std::string_view, std::uint64_t, std::uint64_t, std::uint64_t>, std::vector<flow_point>>
+      flows_;
+  std::map<std::uint64_t, std::uint32_t> hosts_; ///< logs by worker
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// All processes of a cluster as one timeline, in the trace event format that Perfetto and Chrome read.
+// Writes all processes of a cluster as one timeline, in the trace event format of Perfetto and Chrome.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,13 @@
 namespace troupe {
 
 struct merged_trace {
-  uint64_t events = 0;  ///< that were written
-  uint64_t flows = 0;   ///< arrows between processes
-  uint64_t dropped = 0; ///< events that processes had no room for
+  std::uint64_t events = 0;  ///< written
+  std::uint64_t flows = 0;   ///< arrows between processes
+  std::uint64_t dropped = 0; ///< dropped by processes for lack of room
 };
 
-/// Threads have slices that lie in one another; requests, sequences, micro-batches and expert batches have
-/// tracks of their own; arrows lead from where a message was sent to where it arrived. Times are microseconds
-/// since the first event.
+/// Threads have nested slices; requests, sequences, micro-batches and expert batches have their own tracks;
+/// arrows lead from a message's sending to its arrival. Times are microseconds since the first event.
 merged_trace write_trace_json(std::ostream& out, const std::vector<trace_log>& logs,
                               const std::vector<process_clock>& clocks);
 

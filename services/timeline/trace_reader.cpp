@@ -11,11 +11,11 @@ namespace troupe {
 
 namespace {
 
-/// A thread's text that goes on in its next records.
+/// A thread's text that continues in its next records.
 struct open_text {
-  size_t entry = 0; ///< whose it is
-  uint32_t parts = 0;
-  uint32_t bytes = 0;
+  std::size_t entry = 0; ///< its event
+  std::uint32_t parts = 0;
+  std::uint32_t bytes = 0;
 };
 
 class file_reader {
@@ -32,7 +32,7 @@ class file_reader {
     if (head.version != expected.version)
       fail("it has version " + std::to_string(head.version) + ", and this program reads version "
            + std::to_string(expected.version));
-    constexpr uint32_t most_json_bytes = 1 << 16;
+    constexpr std::uint32_t most_json_bytes = 1 << 16;
     std::string json(std::min(head.json_bytes, most_json_bytes), '\0');
     if (!take(json.data(), json.size()))
       fail("its head is cut");
@@ -51,17 +51,17 @@ class file_reader {
  private:
   [[noreturn]] void fail(const std::string& why) const { throw std::runtime_error(log_.file + ": " + why); }
 
-  bool take(void* to, size_t bytes) {
+  bool take(void* to, std::size_t bytes) {
     in_.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes));
-    const auto got = static_cast<size_t>(in_.gcount());
+    const auto got = static_cast<std::size_t>(in_.gcount());
     if (got > 0 && got < bytes)
       log_.is_cut = true;
     return got == bytes;
   }
 
-  /// False at the end of what can be used.
+  /// False at the end of the usable part.
   bool read_chunk(const trace_chunk_head& chunk) {
-    constexpr uint32_t most_chunk_bytes = 1U << 28;
+    constexpr std::uint32_t most_chunk_bytes = 1U << 28;
     if (chunk.bytes > most_chunk_bytes)
       fail("a chunk of it is damaged");
     switch (chunk.what) {
@@ -74,7 +74,7 @@ class file_reader {
       return is_whole;
     }
     case trace_chunk::dropped: {
-      uint64_t count = 0;
+      std::uint64_t count = 0;
       if (chunk.bytes != sizeof(count))
         fail("a chunk of it is damaged");
       const bool is_whole = take(&count, sizeof(count));
@@ -90,14 +90,14 @@ class file_reader {
 
   bool read_events(const trace_chunk_head& chunk) {
     auto& text = texts_[chunk.thread];
-    for (uint32_t at = 0; at + sizeof(timeline::event) <= chunk.bytes; at += sizeof(timeline::event)) {
+    for (std::uint32_t at = 0; at + sizeof(timeline::event) <= chunk.bytes; at += sizeof(timeline::event)) {
       timeline::event record;
       if (!take(&record, sizeof(record)))
         return false;
       if (text.parts > 0) {
         auto& words = log_.events[text.entry].text;
         words.append(reinterpret_cast<const char*>(&record),
-                     std::min<size_t>(sizeof(record), text.bytes - words.size()));
+                     std::min<std::size_t>(sizeof(record), text.bytes - words.size()));
         --text.parts;
         continue;
       }
@@ -111,7 +111,7 @@ class file_reader {
 
   std::ifstream in_;
   trace_log log_;
-  std::map<uint32_t, open_text> texts_;
+  std::map<std::uint32_t, open_text> texts_;
 };
 
 } // namespace

@@ -17,13 +17,13 @@ namespace troupe {
 
 namespace {
 
-/// How long events wait for the file: a process that is killed loses no more than these.
+/// How long events wait before they are written: a killed process loses at most these.
 constexpr auto round_interval = std::chrono::milliseconds{50};
 
-/// Files of one process name in one folder.
+/// Most files of one process name in a folder.
 constexpr int most_files = 1000;
 
-void append(std::vector<char>& to, const void* from, size_t bytes) {
+void append(std::vector<char>& to, const void* from, std::size_t bytes) {
   if (bytes > 0) {
     to.resize(to.size() + bytes);
     std::memcpy(to.data() + to.size() - bytes, from, bytes);
@@ -45,9 +45,8 @@ std::string file_name_of(std::string process) {
 
 trace_writer::trace_writer(const trace_options& options, const process_log& log)
     : options_(options), log_(log) {
-  if (options_.dir.empty()) {
+  if (options_.dir.empty())
     return;
-  }
   std::error_code error;
   std::filesystem::create_directories(options_.dir, error);
   if (error || access(options_.dir.c_str(), W_OK | X_OK) != 0) {
@@ -55,16 +54,14 @@ trace_writer::trace_writer(const trace_options& options, const process_log& log)
                        + (error ? error.message() : std::strerror(errno)));
   }
   rings_ = &timeline::open();
-  if (options_.sample > 0) {
+  if (options_.sample > 0)
     timeline::start(options_.sample);
-  }
   thread_ = std::thread([this] { run(); });
 }
 
 trace_writer::~trace_writer() {
-  if (!thread_.joinable()) {
+  if (!thread_.joinable())
     return;
-  }
   {
     const std::lock_guard lock{mutex_};
     stopping_ = true;
@@ -73,34 +70,29 @@ trace_writer::~trace_writer() {
   stop_asked_.notify_all();
   timeline::wake();
   thread_.join();
-  if (fd_ >= 0) {
+  if (fd_ >= 0)
     ::close(fd_);
-  }
 }
 
 void trace_writer::run() {
   prctl(PR_SET_NAME, "trace-writer");
-  uint64_t seen = 0;
+  std::uint64_t seen = 0;
   bool told = false;
   for (;;) {
     const bool is_on = timeline::is_on();
-    if (is_on && !told) {
+    if (is_on && !told)
       log_.line("trace-started", "traces requests into " + options_.dir);
-    }
     told = is_on;
     {
       std::unique_lock lock{mutex_};
-      if (is_on) {
+      if (is_on)
         stop_asked_.wait_for(lock, round_interval, [this] { return stopping_; });
-      }
-      if (stopping_) {
+      if (stopping_)
         break;
-      }
     }
     write_round();
-    if (!timeline::is_on()) {
+    if (!timeline::is_on())
       seen = timeline::await_change(seen);
-    }
   }
   write_round();
 }
@@ -110,19 +102,16 @@ void trace_writer::write_round() {
   const auto dropped =
       rings_->drain([this](const timeline::ring_pool::thread_id& thread,
                            std::span<const timeline::event> events) { gather(thread, events); });
-  if (dropped > 0) {
+  if (dropped > 0)
     add_chunk(trace_chunk::dropped, 0, &dropped, sizeof(dropped));
-  }
-  if (!chunks_.empty() && !over_) {
+  if (!chunks_.empty() && !over_)
     write_out();
-  }
 }
 
 void trace_writer::gather(const timeline::ring_pool::thread_id& thread,
                           std::span<const timeline::event> events) {
-  if (over_) {
+  if (over_)
     return;
-  }
   if (named_threads_.insert(thread.number).second) {
     add_chunk(trace_chunk::thread, thread.number, thread.name.data(),
               strnlen(thread.name.data(), thread.name.size()));
@@ -130,8 +119,8 @@ void trace_writer::gather(const timeline::ring_pool::thread_id& thread,
   add_chunk(trace_chunk::events, thread.number, events.data(), events.size_bytes());
 }
 
-void trace_writer::add_chunk(trace_chunk what, uint32_t thread, const void* content, size_t bytes) {
-  const trace_chunk_head head{what, thread, static_cast<uint32_t>(bytes), 0};
+void trace_writer::add_chunk(trace_chunk what, std::uint32_t thread, const void* content, std::size_t bytes) {
+  const trace_chunk_head head{what, thread, static_cast<std::uint32_t>(bytes), 0};
   append(chunks_, &head, sizeof(head));
   append(chunks_, content, bytes);
 }
@@ -141,9 +130,8 @@ void trace_writer::open_file() {
   for (int number = 1; number <= most_files; ++number) {
     path_ = stem + (number == 1 ? "" : "." + std::to_string(number)) + ".trace";
     fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-    if (fd_ >= 0 || errno != EEXIST) {
+    if (fd_ >= 0 || errno != EEXIST)
       break;
-    }
   }
   if (fd_ < 0) {
     end("trace-failed", "cannot make " + path_ + ": " + std::strerror(errno));
@@ -151,7 +139,7 @@ void trace_writer::open_file() {
   }
   const auto json = to_json(this_process(log_.name()));
   trace_file_head head;
-  head.json_bytes = static_cast<uint32_t>(json.size());
+  head.json_bytes = static_cast<std::uint32_t>(json.size());
   std::vector<char> start;
   append(start, &head, sizeof(head));
   append(start, json.data(), json.size());
@@ -160,34 +148,31 @@ void trace_writer::open_file() {
 
 void trace_writer::put(const std::vector<char>& bytes) {
   const char* from = bytes.data();
-  size_t left = bytes.size();
+  std::size_t left = bytes.size();
   while (left > 0) {
     const ssize_t done = ::write(fd_, from, left);
-    if (done < 0 && errno == EINTR) {
+    if (done < 0 && errno == EINTR)
       continue;
-    }
     if (done < 0) {
       end("trace-failed", "cannot write " + path_ + ": " + std::strerror(errno));
       return;
     }
     from += done;
-    left -= static_cast<size_t>(done);
-    written_ += static_cast<uint64_t>(done);
+    left -= static_cast<std::size_t>(done);
+    written_ += static_cast<std::uint64_t>(done);
   }
 }
 
 void trace_writer::write_out() {
-  if (fd_ < 0) {
+  if (fd_ < 0)
     open_file();
-  }
   const bool is_full = written_ + chunks_.size() > options_.max_bytes;
   if (is_full) {
     chunks_.clear();
     add_chunk(trace_chunk::full, 0, nullptr, 0);
   }
-  if (!over_) {
+  if (!over_)
     put(chunks_);
-  }
   if (is_full && !over_) {
     end("trace-full",
         path_ + " has " + std::to_string(written_) + " bytes, and --trace-max-bytes allows no more");

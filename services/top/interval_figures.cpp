@@ -15,9 +15,8 @@ std::map<double, double> cumulative(const metrics_text& page, std::string_view f
   std::map<double, double> counts;
   for (const series* one : page.of(std::string(family) + "_bucket")) {
     const auto edge = one->labels.find("le");
-    if (edge != one->labels.end()) {
+    if (edge != one->labels.end())
       counts[std::strtod(edge->second.c_str(), nullptr)] += one->value; // reads "+Inf", too
-    }
   }
   return counts;
 }
@@ -28,13 +27,11 @@ bool has_restarted(const metrics_text& before, const metrics_text& after, const 
   constexpr const char* start_time = "process_start_time_seconds";
   const auto first_start = before.exactly(start_time);
   const auto last_start = after.exactly(start_time);
-  if (first_start && last_start && *first_start != *last_start) {
+  if (first_start && last_start && *first_start != *last_start)
     return true;
-  }
   std::map<std::map<std::string, std::string>, double> now;
-  for (const series* one : after.of(family)) {
+  for (const series* one : after.of(family))
     now[one->labels] = one->value;
-  }
   const auto known = before.of(family);
   return std::any_of(known.begin(), known.end(), [&now](const series* one) {
     const auto found = now.find(one->labels);
@@ -52,9 +49,8 @@ std::optional<double> rate(const metrics_text& before, const metrics_text& after
                            double seconds) {
   const auto first = before.sum(family);
   const auto last = after.sum(family);
-  if (!first || !last) {
+  if (!first || !last)
     return std::nullopt;
-  }
   return (has_restarted(before, after, std::string(family)) ? *last : *last - *first) / seconds;
 }
 
@@ -78,19 +74,16 @@ std::vector<bucket> observations(const metrics_text& before, const metrics_text&
 
 std::optional<double> quantile(const std::vector<bucket>& buckets, double share) {
   double total = 0;
-  for (const bucket& one : buckets) {
+  for (const bucket& one : buckets)
     total += one.count;
-  }
-  if (total <= 0) {
+  if (total <= 0)
     return std::nullopt;
-  }
   const double wanted = share * total;
   double below = 0;
   double lower = 0;
   for (const bucket& one : buckets) {
-    if (one.count > 0 && below + one.count >= wanted) {
+    if (one.count > 0 && below + one.count >= wanted)
       return std::isinf(one.edge) ? lower : lower + (one.edge - lower) * (wanted - below) / one.count;
-    }
     below += one.count;
     lower = one.edge;
   }

@@ -14,10 +14,9 @@ constexpr std::string_view known_family = "generation_tokens_total";
 bool take_labels(std::string_view& rest, std::map<std::string, std::string>& labels) {
   rest.remove_prefix(1);
   while (!rest.starts_with('}')) {
-    const size_t equals = rest.find("=\"");
-    if (equals == std::string_view::npos) {
+    const std::size_t equals = rest.find("=\"");
+    if (equals == std::string_view::npos)
       return false;
-    }
     const std::string name(rest.substr(0, equals));
     rest.remove_prefix(equals + 2);
     std::string value;
@@ -30,14 +29,12 @@ bool take_labels(std::string_view& rest, std::map<std::string, std::string>& lab
       }
       rest.remove_prefix(1);
     }
-    if (rest.empty()) {
+    if (rest.empty())
       return false;
-    }
     rest.remove_prefix(1);
     labels[name] = std::move(value);
-    if (rest.starts_with(',')) {
+    if (rest.starts_with(','))
       rest.remove_prefix(1);
-    }
   }
   rest.remove_prefix(1);
   return true;
@@ -45,33 +42,28 @@ bool take_labels(std::string_view& rest, std::map<std::string, std::string>& lab
 
 /// "1.5", "+Inf", "NaN", as Prometheus writes numbers.
 std::optional<double> number_of(std::string_view text) {
-  if (text.starts_with('+')) {
+  if (text.starts_with('+'))
     text.remove_prefix(1);
-  }
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec != std::errc{}) {
+  if (read.ec != std::errc{})
     return std::nullopt;
-  }
   return value;
 }
 
 std::optional<series> series_of(std::string_view line) {
   series result;
-  const size_t end = line.find_first_of("{ ");
-  if (end == std::string_view::npos || end == 0) {
+  const std::size_t end = line.find_first_of("{ ");
+  if (end == std::string_view::npos || end == 0)
     return std::nullopt;
-  }
   result.name = line.substr(0, end);
   line.remove_prefix(end);
-  if (line.front() == '{' && !take_labels(line, result.labels)) {
+  if (line.front() == '{' && !take_labels(line, result.labels))
     return std::nullopt;
-  }
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   const auto value = number_of(line.substr(0, line.find(' '))); // a time may stand behind it
-  if (!value) {
+  if (!value)
     return std::nullopt;
-  }
   result.value = *value;
   return result;
 }
@@ -80,16 +72,14 @@ std::optional<series> series_of(std::string_view line) {
 
 metrics_text::metrics_text(std::string_view page) {
   while (!page.empty()) {
-    const size_t end = std::min(page.find('\n'), page.size());
+    const std::size_t end = std::min(page.find('\n'), page.size());
     const std::string_view line = page.substr(0, end);
     page.remove_prefix(std::min(end + 1, page.size()));
-    if (line.empty() || line.front() == '#') {
+    if (line.empty() || line.front() == '#')
       continue;
-    }
     if (auto one = series_of(line)) {
-      if (one->name.ends_with(known_family)) {
+      if (one->name.ends_with(known_family))
         prefix_ = one->name.substr(0, one->name.size() - known_family.size());
-      }
       all_.push_back(std::move(*one));
     }
   }
@@ -97,12 +87,10 @@ metrics_text::metrics_text(std::string_view page) {
 
 std::vector<const series*> metrics_text::of(std::string_view family) const {
   std::vector<const series*> found;
-  for (const series& one : all_) {
+  for (const series& one : all_)
     if (one.name.size() == prefix_.size() + family.size() && one.name.starts_with(prefix_)
-        && one.name.ends_with(family)) {
+        && one.name.ends_with(family))
       found.push_back(&one);
-    }
-  }
   return found;
 }
 
@@ -114,13 +102,11 @@ std::optional<double> metrics_text::exactly(std::string_view name) const {
 
 std::optional<double> metrics_text::sum(std::string_view family) const {
   const auto found = of(family);
-  if (found.empty()) {
+  if (found.empty())
     return std::nullopt;
-  }
   double total = 0;
-  for (const series* one : found) {
+  for (const series* one : found)
     total += one->value;
-  }
   return total;
 }
 

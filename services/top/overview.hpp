@@ -29,8 +29,8 @@ struct process_state {
 struct sample {
   std::chrono::steady_clock::time_point at; ///< when the gateway's metrics came
   metrics_text metrics;
-  cluster_state cluster;
-  std::optional<placement_state> placement;       ///< nothing where its page could not be read
+  pages::cluster_page cluster;
+  std::optional<pages::placement_page> placement; ///< nothing where its page could not be read
   expert_rows recent_rows;                        ///< empty: not known
   std::vector<std::string> not_read;              ///< what could not be read, and why: "placement: ..."
   std::map<std::string, process_state> processes; ///< by name; those that were asked
@@ -44,8 +44,8 @@ struct latency {
 
 /// An expert that gets more rows than the others of its layer.
 struct hot_expert {
-  size_t layer = 0;
-  size_t expert = 0;
+  std::size_t layer = 0;
+  std::size_t expert = 0;
   double times_even = 0; ///< its rows over those of an even load of its layer
   std::vector<std::string> hosts;
 };
@@ -55,8 +55,9 @@ struct worker_line {
   std::string role;
   std::string state; ///< "ok", or what is wrong with it
   std::string running = "-";
-  std::optional<uint64_t> waiting;
-  std::optional<double> load;       ///< share: of its seats, or of the rows of all experts
+  std::optional<std::uint64_t> waiting;
+  std::optional<double>
+      load; ///< share of its role's work: of the running sequences, or of the rows of all experts
   std::optional<double> processors; ///< that it has kept busy
   std::optional<double> resident_bytes;
   std::string memory = "-"; ///< what it holds
@@ -65,18 +66,19 @@ struct worker_line {
 /// Nothing stands for what is not known, or not known yet.
 struct overview {
   bool is_ready = false;
-  std::string scheduler;           ///< "term 3", or why it does not answer
-  std::optional<uint64_t> running; ///< requests that have a place
-  std::optional<uint64_t> waiting; ///< requests that wait for one
+  std::string scheduler;                ///< "term 3", or why it does not answer
+  std::optional<std::uint64_t> running; ///< requests that have a place
+  std::optional<std::uint64_t> waiting; ///< requests that wait for one
   std::optional<double> ended_per_second;
   std::optional<double> refused_per_second;
   std::optional<double> prompt_tokens_per_second;
   std::optional<double> new_tokens_per_second;
   latency first_token;
   latency between_tokens;
-  std::optional<uint64_t> kv_used;     ///< tokens, over all attention workers; nothing where one does not say
-  std::optional<uint64_t> kv_capacity; ///< likewise
-  std::string planner;                 ///< with the change under way
+  std::optional<std::uint64_t>
+      kv_used; ///< tokens, over all attention workers; nothing where one does not say
+  std::optional<std::uint64_t> kv_capacity; ///< of all attention workers; no value if one does not say
+  std::string planner;                      ///< with the change under way
   std::optional<double> imbalance;
   std::vector<hot_expert> hottest;   ///< the hottest first
   std::vector<std::string> not_read; ///< what could not be read, and why
@@ -86,7 +88,9 @@ struct overview {
 /// @param before  an earlier sample; rates and latencies are of the time between
 overview compare(const sample& before, const sample& after);
 
-/// The experts with the most rows for those of their layer, at most so many; only those above an even load.
-std::vector<hot_expert> hottest_experts(const expert_rows& rows, const cluster_state& cluster, size_t most);
+/// The experts with the most rows relative to their layer's mean, above the mean only.
+/// @param most  upper bound of their number
+std::vector<hot_expert> hottest_experts(const expert_rows& rows, const pages::cluster_page& cluster,
+                                        std::size_t most);
 
 } // namespace troupe::top

@@ -14,7 +14,7 @@ namespace troupe::top {
 
 namespace {
 
-/// Of a process by itself: those that hang are told of, and not waited for.
+/// Deadline of one process: a process that hangs is reported and not waited for.
 constexpr auto process_deadline = std::chrono::seconds{1};
 constexpr auto history_interval = std::chrono::seconds{5};
 /// The windows that say which experts are hot: of each attention worker one in some seconds.
@@ -59,21 +59,19 @@ boost::asio::awaitable<process_state> ask_process(const sampler::process& whom) 
 /// All at the same time.
 boost::asio::awaitable<void> sampler::ask_processes(sample& result) {
   const auto executor = co_await boost::asio::this_coro::executor;
-  size_t num_left = processes_.size();
+  std::size_t num_left = processes_.size();
   boost::asio::steady_timer all_answered(executor, boost::asio::steady_timer::time_point::max());
   for (const process& whom : processes_) {
     boost::asio::co_spawn(executor, ask_process(whom),
                           [&, name = whom.name](const std::exception_ptr&, process_state state) {
                             result.processes[name] = std::move(state);
-                            if (--num_left == 0) {
+                            if (--num_left == 0)
                               all_answered.cancel();
-                            }
                           });
   }
   boost::system::error_code ignored;
-  if (num_left > 0) {
+  if (num_left > 0)
     co_await all_answered.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, ignored));
-  }
 }
 
 boost::asio::awaitable<std::string> sampler::get(std::string path) {
@@ -98,11 +96,11 @@ boost::asio::awaitable<sample> sampler::take() {
 /// those of its successor.
 void sampler::forget_rows_of_others(const sample& now) {
   const auto started = now.metrics.exactly("process_start_time_seconds");
-  if (term_ != now.cluster.term || started_ != started) {
+  if (term_ != now.cluster.scheduler.term || started_ != started) {
     recent_rows_.clear();
     rows_due_ = {};
   }
-  term_ = now.cluster.term;
+  term_ = now.cluster.scheduler.term;
   started_ = started;
 }
 
@@ -129,9 +127,8 @@ boost::asio::awaitable<void> sampler::read_history(sample& result) {
     rows_due_ = std::chrono::steady_clock::now() + history_interval;
   }
   result.recent_rows = recent_rows_;
-  if (!history_error_.empty()) {
+  if (!history_error_.empty())
     result.not_read.push_back("history: " + history_error_);
-  }
 }
 
 } // namespace troupe::top

@@ -46,8 +46,8 @@ class sampler {
   const server_url server_;
   const std::string url_;
   const std::vector<process> processes_;
-  std::optional<uint64_t> term_;  ///< of the scheduler that answered last
-  std::optional<double> started_; ///< the gateway that answered last, since the epoch
+  std::optional<std::uint64_t> term_; ///< of the scheduler that answered last
+  std::optional<double> started_;     ///< the gateway that answered last, since the epoch
   expert_rows recent_rows_;
   std::string history_error_; ///< why the last look at the history failed; empty: it did not
   std::chrono::steady_clock::time_point rows_due_{}; ///< the page is large, and changes each few seconds

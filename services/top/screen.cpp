@@ -21,7 +21,7 @@ std::string rate_text(const std::optional<double>& per_second) {
   return per_second ? fixed(*per_second, 1) : "-";
 }
 
-std::string count_text(const std::optional<uint64_t>& count) {
+std::string count_text(const std::optional<std::uint64_t>& count) {
   return count ? std::to_string(*count) : "-";
 }
 
@@ -34,35 +34,31 @@ std::string latency_text(const latency& of) {
 }
 
 /// "[#####-----]"
-std::string bar(double share, size_t width) {
-  const auto full = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(width) + 0.5);
+std::string bar(double share, std::size_t width) {
+  const auto full = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(width) + 0.5);
   return "[" + std::string(full, '#') + std::string(width - full, '-') + "]";
 }
 
 std::string kv_text(const overview& of) {
-  if (!of.kv_used || of.kv_capacity.value_or(0) == 0) {
+  if (!of.kv_used || of.kv_capacity.value_or(0) == 0)
     return "-";
-  }
   const double share = static_cast<double>(*of.kv_used) / static_cast<double>(*of.kv_capacity);
   return bar(share, 20) + " " + percent(share) + ", " + std::to_string(*of.kv_used) + " of "
          + std::to_string(*of.kv_capacity) + " tokens";
 }
 
-std::string hottest_text(const overview& of, size_t columns) {
-  if (of.hottest.empty()) {
+std::string hottest_text(const overview& of, std::size_t columns) {
+  if (of.hottest.empty())
     return "-";
-  }
   std::string text;
   for (const hot_expert& one : of.hottest) {
     std::string entry = "L" + std::to_string(one.layer) + "/E" + std::to_string(one.expert) + " "
                         + fixed(one.times_even, 1) + "x";
-    for (size_t i = 0; i < one.hosts.size(); ++i) {
+    for (std::size_t i = 0; i < one.hosts.size(); ++i)
       entry += (i == 0 ? " on " : "+") + one.hosts[i];
-    }
     const std::string longer = text + (text.empty() ? "" : ", ") + entry;
-    if (columns != 0 && !text.empty() && columns_of(longer) > columns) {
+    if (columns != 0 && !text.empty() && columns_of(longer) > columns)
       break;
-    }
     text = longer;
   }
   return text;
@@ -75,9 +71,8 @@ std::string bytes_text(double bytes) {
 
 std::string title(const heading& about) {
   std::string text = "troupe top - " + about.url;
-  if (about.interval.count() > 0) {
+  if (about.interval.count() > 0)
     text += " - figures of " + fixed(about.interval.count(), 1) + " s";
-  }
   return text;
 }
 
@@ -113,23 +108,19 @@ std::vector<std::string> worker_table(const std::vector<worker_line>& workers) {
 
 /// Text that came from elsewhere is in any of the lines.
 void cut(std::vector<std::string>& lines, screen_size size) {
-  if (size.rows != 0 && lines.size() > size.rows) {
+  if (size.rows != 0 && lines.size() > size.rows)
     lines.resize(size.rows);
-  }
-  for (std::string& line : lines) {
+  for (std::string& line : lines)
     line = size.columns == 0 ? printable(line) : excerpt(line, size.columns);
-  }
 }
 
 } // namespace
 
 std::string duration_text(const std::optional<double>& seconds) {
-  if (!seconds) {
+  if (!seconds)
     return "-";
-  }
-  if (*seconds < 0.001) {
+  if (*seconds < 0.001)
     return fixed(*seconds * 1e6, 0) + " us";
-  }
   return *seconds < 1 ? fixed(*seconds * 1e3, 1) + " ms" : fixed(*seconds, 2) + " s";
 }
 
@@ -142,10 +133,9 @@ std::vector<std::string> screen_lines(const heading& about, screen_size size) {
 
 std::vector<std::string> screen_lines(const heading& about, const overview& figures, screen_size size) {
   std::vector<std::string> lines{title(about)};
-  if (!about.trouble.empty()) {
+  if (!about.trouble.empty())
     lines.push_back(about.trouble + "; what follows is older");
-  }
-  constexpr size_t label_width = 12;
+  constexpr std::size_t label_width = 12;
   const auto add = [&lines](std::string label, const std::string& text) {
     label.resize(label_width, ' ');
     lines.push_back(label + text);
@@ -163,14 +153,13 @@ std::vector<std::string> screen_lines(const heading& about, const overview& figu
       "imbalance " + (figures.imbalance ? fixed(*figures.imbalance, 2) : "-") + ", " + figures.planner);
   add("hottest",
       hottest_text(figures, size.columns == 0 ? 0 : size.columns - std::min(size.columns, label_width)));
-  for (const std::string& what : figures.not_read) {
+  for (const std::string& what : figures.not_read)
     add("not read", what);
-  }
   lines.emplace_back();
   auto table = worker_table(figures.workers);
-  const size_t room = size.rows > lines.size() ? size.rows - lines.size() : 0;
+  const std::size_t room = size.rows > lines.size() ? size.rows - lines.size() : 0;
   if (size.rows != 0 && table.size() > room && room > 1) {
-    const size_t left_out = table.size() - (room - 1);
+    const std::size_t left_out = table.size() - (room - 1);
     table.resize(room - 1);
     table.push_back("and " + std::to_string(left_out) + " more; 'troupe status' shows all");
   }

@@ -11,8 +11,8 @@
 namespace troupe::top {
 
 struct screen_size {
-  size_t columns = 0; ///< 0: lines are not cut
-  size_t rows = 0;    ///< 0: as many as there are
+  std::size_t columns = 0; ///< 0: lines are not cut
+  std::size_t rows = 0;    ///< 0: as many as there are
 };
 
 /// What stands above the figures.

@@ -22,7 +22,7 @@ class counting_iterator {
   using pointer = const char*;
   using reference = const char&;
 
-  counting_iterator(const char* at, size_t* line) : at_(at), line_(line) {}
+  counting_iterator(const char* at, std::size_t* line) : at_(at), line_(line) {}
 
   reference operator*() const { return *at_; }
 
@@ -42,13 +42,13 @@ class counting_iterator {
 
  private:
   const char* at_;
-  size_t* line_;
+  std::size_t* line_;
 };
 
 /// The JSON, in which each address of `targets` is {"address": ..., "line": ...}.
 /// @throws std::runtime_error that names the line where it stops being JSON
 json with_lines(const std::string& text, const std::string& file) {
-  size_t line = 1;
+  std::size_t line = 1;
   std::string member; // of the group that is being read
   const auto note_line = [&](int depth, json::parse_event_t event, json& parsed) {
     if (event == json::parse_event_t::key && depth == 2) {
@@ -65,9 +65,8 @@ json with_lines(const std::string& text, const std::string& file) {
   json groups = json::parse(counting_iterator(text.data(), &line),
                             counting_iterator(text.data() + text.size(), &line), note_line,
                             /*allow_exceptions=*/false);
-  if (groups.is_discarded()) {
+  if (groups.is_discarded())
     throw std::runtime_error(file + ":" + std::to_string(line) + ": this is no JSON");
-  }
   return groups;
 }
 
@@ -77,16 +76,15 @@ std::vector<target> parse_targets(const std::string& text, const std::string& fi
   const json groups = with_lines(text, file);
   std::vector<target> found;
   try {
-    if (!groups.is_array()) {
+    if (!groups.is_array())
       throw std::runtime_error("no array");
-    }
     for (const json& group : groups) {
       const json labels = group.value("labels", json::object());
       for (const json& one : group.at("targets")) {
         const std::string address = one.at("address");
         found.push_back({labels.value("role", ""), labels.value("process", address),
                          labels.value("__scheme__", "http") + "://" + address,
-                         file + ":" + std::to_string(one.at("line").get<size_t>())});
+                         file + ":" + std::to_string(one.at("line").get<std::size_t>())});
       }
     }
   } catch (const std::exception&) {
@@ -100,9 +98,8 @@ std::vector<target> parse_targets(const std::string& text, const std::string& fi
 
 std::vector<target> read_targets(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
-  if (!in) {
+  if (!in)
     throw std::runtime_error("--targets: cannot read " + file);
-  }
   try {
     return parse_targets(std::string(std::istreambuf_iterator<char>(in), {}), file);
   } catch (const std::runtime_error& error) {

@@ -24,10 +24,9 @@ constexpr std::string_view clear_rest = "\x1b[J";
 void write_all(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) {
+    if (written < 0 && errno != EINTR)
       return; // the terminal has gone; SIGHUP says so, too
-    }
-    bytes.remove_prefix(written < 0 ? 0 : static_cast<size_t>(written));
+    bytes.remove_prefix(written < 0 ? 0 : static_cast<std::size_t>(written));
   }
 }
 
@@ -41,24 +40,21 @@ void set_modes(int fd, const termios& modes) noexcept {
 
 // A description of its own: what is set on it, such as not to block, is not set on the shell's.
 terminal::terminal() : keys_(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)) {
-  if (::isatty(STDOUT_FILENO) == 0) {
+  if (::isatty(STDOUT_FILENO) == 0)
     throw std::system_error(ENOTTY, std::generic_category(), "standard output");
-  }
   enter();
 }
 
 terminal::~terminal() {
   leave();
-  if (keys_ >= 0) {
+  if (keys_ >= 0)
     ::close(keys_);
-  }
 }
 
 void terminal::enter() {
   termios now{};
-  if (keys_ >= 0 && !before_ && ::tcgetattr(keys_, &now) == 0) {
+  if (keys_ >= 0 && !before_ && ::tcgetattr(keys_, &now) == 0)
     before_ = now; // else it was never left: what is set now may be our own
-  }
   if (before_) {
     now = *before_;
     now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -70,9 +66,8 @@ void terminal::enter() {
 }
 
 void terminal::leave() noexcept {
-  if (!is_shown_) {
+  if (!is_shown_)
     return;
-  }
   is_shown_ = false;
   write_all(leave_screen);
   if (before_) {
@@ -83,18 +78,16 @@ void terminal::leave() noexcept {
 
 screen_size terminal::size() const {
   winsize window{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0 || window.ws_row == 0) {
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0 || window.ws_row == 0)
     return {80, 24};
-  }
   return {window.ws_col, window.ws_row};
 }
 
 void terminal::show(const std::vector<std::string>& lines) {
-  if (!is_shown_) {
+  if (!is_shown_)
     return;
-  }
   std::string bytes(top_left);
-  for (size_t i = 0; i < lines.size(); ++i) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
     // Before the text: behind a full line it would clear the last column.
     bytes += i == 0 ? "" : "\r\n";
     bytes += clear_line;

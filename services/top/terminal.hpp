@@ -28,7 +28,7 @@ class terminal {
   /// when the process is stopped.
   void enter();
 
-  /// Of the window now; 80 x 24 where nobody says.
+  /// Size of the window now; 80 x 24 if it is unknown.
   screen_size size() const;
 
   /// Replaces what is shown. The first line stands out. Without effect between `leave` and `enter`.

@@ -30,15 +30,13 @@ using clock = std::chrono::steady_clock;
 namespace {
 
 void rethrow(const std::exception_ptr& error) {
-  if (error) {
+  if (error)
     std::rethrow_exception(error);
-  }
 }
 
 void print(const std::vector<std::string>& lines) {
-  for (const std::string& line : lines) {
+  for (const std::string& line : lines)
     std::cout << line << '\n';
-  }
 }
 
 asio::awaitable<void> sample_twice(sampler& source, const session_options& options) {
@@ -55,25 +53,21 @@ class session {
  public:
   session(sampler source, const session_options& options)
       : options_(options), source_(std::move(source)), signals_(io_, SIGINT, SIGTERM, SIGHUP), keys_(io_) {
-    if (::isatty(STDOUT_FILENO) == 0) {
+    if (::isatty(STDOUT_FILENO) == 0)
       return;
-    }
-    for (const int number : {SIGWINCH, SIGTSTP, SIGCONT, SIGQUIT}) {
+    for (const int number : {SIGWINCH, SIGTSTP, SIGCONT, SIGQUIT})
       signals_.add(number);
-    }
     screen_.emplace(); // from here on none of these may end or stop the process unheard
-    if (screen_->keys() >= 0) {
+    if (screen_->keys() >= 0)
       keys_.assign(::dup(screen_->keys()));
-    }
   }
 
   void run() {
     draw();
     asio::co_spawn(io_, ask_on(), rethrow);
     asio::co_spawn(io_, obey_signals(), rethrow);
-    if (keys_.is_open()) {
+    if (keys_.is_open())
       asio::co_spawn(io_, obey_keys(), rethrow);
-    }
     io_.run();
   }
 
@@ -114,7 +108,7 @@ class session {
       } else if (number == SIGQUIT) {
         screen_->leave();
         std::signal(SIGQUIT, SIG_DFL);
-        std::raise(SIGQUIT); // ends with a core, as who sends it wants
+        std::raise(SIGQUIT); // ends the process with a core dump
       } else if (number != SIGWINCH) {
         io_.stop();
         co_return;
@@ -142,14 +136,12 @@ class session {
       screen_->show(lines);
       return;
     }
-    if (!figures_ && about_.trouble.empty()) {
+    if (!figures_ && about_.trouble.empty())
       return; // nothing to print yet
-    }
     print(about_.trouble.empty() ? lines : std::vector{printable(about_.trouble)});
     std::cout << std::endl;
-    if (!std::cout) {
-      io_.stop(); // nobody reads any more
-    }
+    if (!std::cout)
+      io_.stop(); // standard output is closed
   }
 
   const session_options options_;

@@ -23,13 +23,12 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// Why the answer is not the one of a process that works; empty: it is.
-/// @throws http_error when there is no answer in time
+/// @returns why the process is unhealthy; empty: it is healthy
+/// @throws http_error without an answer in time
 asio::awaitable<std::string> ask(const server_url& server, std::chrono::milliseconds patience) {
   const auto answer = co_await exchange(server, "GET", "/health", {}, patience);
-  if (answer.status == 200) {
+  if (answer.status == 200)
     co_return std::string{};
-  }
   const std::string why = "/health is " + std::to_string(answer.status) + ": " + answer.body;
   co_return why.substr(0, why.find('\n'));
 }
@@ -40,7 +39,7 @@ probe_limits limits_for(std::chrono::seconds hung_after) {
   probe_limits limits;
   limits.interval = limits.patience = std::min(limits.interval, std::chrono::milliseconds{hung_after} / 2);
   limits.failures =
-      static_cast<uint32_t>(std::max<int64_t>(1, hung_after / (limits.interval + limits.patience)));
+      static_cast<std::uint32_t>(std::max<std::int64_t>(1, hung_after / (limits.interval + limits.patience)));
   return limits;
 }
 
@@ -84,7 +83,7 @@ class child_probes::asker {
   asio::awaitable<void> look_after(std::string name, pid_t pid, std::string address) {
     asio::steady_timer pause{io_};
     const server_url server = parse_url("http://" + address);
-    uint32_t failures = 0;
+    std::uint32_t failures = 0;
     while (true) {
       pause.expires_after(limits_.interval);
       co_await pause.async_wait(asio::use_awaitable);

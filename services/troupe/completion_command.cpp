@@ -14,12 +14,10 @@ int completion_command(const std::vector<std::string>& arguments) {
                        "Prints what makes a shell complete the commands, flags and values of all programs of "
                        "Troupe that lie beside this one: source <(troupe completion bash).");
   parser.positional("bash|zsh|fish", "the shell", &shell);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
-  if (shell != "bash" && shell != "zsh" && shell != "fish") {
+  if (shell != "bash" && shell != "zsh" && shell != "fish")
     throw option_error("'" + shell + "' is no shell that is known here; there are bash, zsh and fish");
-  }
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const auto programs = manual::describe_programs_in(folder);
   std::cout << (shell == "bash"  ? manual::bash_completion(programs)

@@ -1,6 +1,6 @@
 // troupe: serves a model in one process, supervises a local cluster, and looks at running ones.
 #include "services/options/command_table.hpp"
-#include "services/process/role_main.hpp"
+#include "services/startup/role_main.hpp"
 #include "services/troupe/commands.hpp"
 
 namespace {
@@ -18,6 +18,8 @@ int run(const std::vector<std::string>& arguments) {
                troupe::placement_commands},
               {"trace", "COMMAND", "start and stop tracing, and make a timeline of it",
                troupe::trace_commands},
+              {"inspect", "MODEL_DIR|FILE", "say what a model is, what it needs, and whether it loads",
+               troupe::inspect_command},
               {"quantize", "MODEL_DIR", "write a model folder with quantized weights",
                troupe::quantize_command},
               {"tune", "MODEL_DIR", "measure which CPU kernels are the fastest here for a model",

@@ -42,20 +42,18 @@ struct action_flags {
 };
 
 const std::string& given(const std::string& value, const char* flag) {
-  if (value.empty()) {
+  if (value.empty())
     throw option_error(std::string("--") + flag + " is missing");
-  }
   return value;
 }
 
-uint32_t whole_number(const std::string& text, const char* flag) {
+std::uint32_t whole_number(const std::string& text, const char* flag) {
   given(text, flag);
-  uint32_t value = 0;
+  std::uint32_t value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || stop != end) {
+  if (error != std::errc{} || stop != end)
     throw option_error(std::string("--") + flag + ": '" + text + "' is not a whole number");
-  }
   return value;
 }
 
@@ -86,9 +84,8 @@ void fill_worker(json& body, const action_flags& flags) {
 
 json read_experts(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
-  if (!in) {
+  if (!in)
     throw std::runtime_error("cannot read " + file);
-  }
   json content = json::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr,
                              /*allow_exceptions=*/false);
   if (content.is_object() && content.contains("experts")) {
@@ -137,9 +134,8 @@ const std::vector<std::pair<std::string, action>>& actions() {
         },
         [](json& body, const action_flags& flags) {
           fill_expert(body, flags);
-          if (flags.hosts.empty()) {
+          if (flags.hosts.empty())
             throw option_error("--hosts is missing");
-          }
           body["hosts"] = flags.hosts;
         }}},
       {"unpin", {"Ends what `pin` or `replicate` said of one expert.", declare_expert, fill_expert}},
@@ -168,14 +164,12 @@ int run_action(const std::string& name, const action& what, const arguments_type
   what.declare(parser, flags);
   parser.toggle("dry-run", "say what it would do, and do nothing", &flags.dry_run);
   parser.toggle("json", "print the whole answer, as JSON", &flags.as_json);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   json body{{"action", name}};
   what.fill(body, flags);
-  if (flags.dry_run) {
+  if (flags.dry_run)
     body["dry_run"] = true;
-  }
   const std::string answer = post_to(flags.gateway, page, body.dump(), command_deadline);
   std::cout << (flags.as_json ? answer + "\n" : change_table(answer));
   return 0;
@@ -190,9 +184,8 @@ int show(const arguments_type& arguments) {
       "can be told.");
   gateway.declare(parser);
   parser.toggle("json", "print all there is, as JSON", &as_json);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   const std::string state = get_from(gateway, page);
   std::cout << (as_json ? state + "\n" : placement_table(state));
   return 0;
@@ -200,15 +193,14 @@ int show(const arguments_type& arguments) {
 
 int wait(const arguments_type& arguments) {
   server_flags gateway;
-  uint32_t timeout = 600;
+  std::uint32_t timeout = 600;
   option_parser parser("troupe placement wait",
                        "Waits until no change of the placement is under way. Exits with 1 when the last one "
                        "gave up moves.");
   gateway.declare(parser);
   parser.number("timeout", "seconds after which it gives up", &timeout, 1, 1U << 24);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{timeout};
   for (;;) {
     std::string under_way;
@@ -221,9 +213,8 @@ int wait(const arguments_type& arguments) {
       }
       under_way = "change " + under_way;
     } catch (const refused_by_gateway& refusal) {
-      if (refusal.status != 503) {
+      if (refusal.status != 503)
         throw;
-      }
       under_way = refusal.what(); // a standby may be taking over
     }
     if (std::chrono::steady_clock::now() + poll_interval > end) {

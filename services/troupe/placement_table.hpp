@@ -6,22 +6,24 @@
 
 namespace troupe {
 
-/// What the planner is doing, and what it has been told, as a few lines and a table.
-/// @param page  what GET /cluster/placement answers
+/// What the planner does, and the orders that it has, as a few lines and a table.
+/// @param text  what GET /cluster/placement answers
 /// @throws std::runtime_error when it is not such a page
-std::string placement_table(const std::string& page);
+std::string placement_table(const std::string& text);
 
 /// A change that a command has begun, or would begin.
-/// @param answer  what POST /cluster/placement answers
+/// @param text  what POST /cluster/placement answers
 /// @throws std::runtime_error when it is not such an answer
-std::string change_table(const std::string& answer);
+std::string change_table(const std::string& text);
 
 /// How far the change that is under way has come, in one line; empty: none is.
-/// @param page  as for placement_table; @throws likewise
-std::string change_under_way(const std::string& page);
+/// @param text  as for placement_table
+/// @throws likewise
+std::string change_under_way(const std::string& text);
 
 /// Moves that the last change has given up; 0 when there was none.
-/// @param page  as for placement_table; @throws likewise
-uint64_t moves_given_up(const std::string& page);
+/// @param text  as for placement_table
+/// @throws likewise
+std::uint64_t moves_given_up(const std::string& text);
 
 } // namespace troupe

@@ -1,4 +1,4 @@
-// Where Prometheus finds the processes of a local cluster.
+// The metrics addresses of a local cluster, for Prometheus.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,14 @@
 
 namespace troupe {
 
-/// What a process says when it is up: its endpoint, and HOST:PORT of its metrics if it has them.
+/// The line that a process writes when it is ready: its endpoint, and HOST:PORT of its metrics if it has
+/// them.
 struct ready_line {
   explicit ready_line(const std::string& line)
       : endpoint(line.substr(0, line.find(' '))),
         metrics(endpoint.size() == line.size() ? std::string{} : line.substr(endpoint.size() + 1)) {}
 
-  /// For people.
+  /// For the log.
   std::string text() const {
     return metrics.empty() ? endpoint : endpoint + ", metrics at http://" + metrics + "/metrics";
   }
@@ -23,7 +24,7 @@ struct ready_line {
   std::string metrics;
 };
 
-/// A file for `file_sd_configs`: a target a process, with the labels `role` and `process`.
+/// A file for `file_sd_configs`: one target per process, with the labels `role` and `process`.
 class scrape_targets {
  public:
   explicit scrape_targets(std::filesystem::path file) : file_(std::move(file)) {}
@@ -31,11 +32,11 @@ class scrape_targets {
   const std::filesystem::path& file() const { return file_; }
 
   /// @param address  HOST:PORT
-  /// @param scheme   "https" where /metrics is behind TLS
+  /// @param scheme   "https" if /metrics uses TLS
   void add(const std::string& role, const std::string& process, const std::string& address,
            const std::string& scheme = "http");
 
-  /// Replaces the file, so that a reader finds the old or the new one.
+  /// Replaces the file atomically.
   /// @throws std::runtime_error that names the file
   void write() const;
 

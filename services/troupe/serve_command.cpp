@@ -1,6 +1,8 @@
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
@@ -8,27 +10,31 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/cluster/directory.hpp"
-#include "actors/defaults.hpp"
-#include "actors/type_ids.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/type_ids.hpp"
 #include "services/attention/attention_service.hpp"
+#include "services/attention/kv_room.hpp"
+#include "services/cluster/cluster_entry.hpp"
+#include "services/expert/expert_room.hpp"
 #include "services/expert/expert_service.hpp"
 #include "services/gateway/gateway_service.hpp"
+#include "services/gateway/http/early_pages.hpp"
+#include "services/log/request_lines.hpp"
 #include "services/metrics/attention_families.hpp"
 #include "services/metrics/expert_families.hpp"
 #include "services/metrics/process_figures.hpp"
 #include "services/metrics/rebalancer_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
 #include "services/metrics/state_disk_watch.hpp"
-#include "services/process/cluster_entry.hpp"
-#include "services/process/compute.hpp"
-#include "services/process/exit_deadline.hpp"
-#include "services/process/flag_notes.hpp"
-#include "services/process/log_options.hpp"
-#include "services/process/reload_signal.hpp"
-#include "services/process/request_lines.hpp"
-#include "services/process/stop_signal.hpp"
+#include "services/model/compute.hpp"
+#include "services/model/flag_notes.hpp"
+#include "services/options/memory_budget.hpp"
+#include "services/options/memory_limit.hpp"
+#include "services/options/model_folder.hpp"
 #include "services/scheduler/scheduler_service.hpp"
-#include "services/timeline/trace_writer.hpp"
+#include "services/startup/exit_deadline.hpp"
+#include "services/startup/role_frame.hpp"
+#include "services/startup/startup.hpp"
 #include "services/troupe/commands.hpp"
 
 namespace troupe {
@@ -68,7 +74,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   trace_options traces;
   option_parser parser("troupe serve",
                        "Serves a model over an OpenAI-compatible REST API, all in one process.");
-  parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
+  declare_model_folder(parser, &model.model_dir);
   gateway_flags.declare(parser);
   model.declare(parser);
   attention_flags.declare(parser);
@@ -77,16 +83,19 @@ int serve_command(const std::vector<std::string>& arguments) {
   scheduler_flags.declare(parser, expert_worker_count::fixed);
   logs.declare(parser);
   traces.declare(parser);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
-  stop_signal stop;
-  configure_logs(logs);
-  process_log log("troupe");
-  reload_signal reload(log);
-  const trace_writer tracing(traces, log);
-  log_unread_variables(parser, log);
-  model_source source = open_model(model);
+  role_frame frame(parser, logs, traces, "troupe");
+  const process_log& log = frame.log;
+  check_outside(gateway_flags);
+  check_state_dir(scheduler_flags);
+  auto families = metrics::make_registry(gateway_flags.metrics_prefix, model.model_name());
+  auto load = std::make_shared<load_progress>(log);
+  metrics::show_load(*families, [load] { return load->bytes(); });
+  auto early = http::open_early_pages(
+      gateway_flags, [load] { return load->text(); }, families);
+  auto starting = std::make_unique<stop_while_starting>(log);
+  model_source source = open_model(model, plan_use::computes, load);
   log.line("model-opened",
            source.config.architecture + ", " + source.weights->description() + ", " + source.numerics_class);
   log_ignored(source, log);
@@ -102,33 +111,38 @@ int serve_command(const std::vector<std::string>& arguments) {
   auto site = [&](worker_role role, const std::string& name) {
     return service_site{system, directory.actor(), {}, {draw_worker_id(), role, name, ""}, log};
   };
-  auto families =
-      metrics::make_registry(gateway_flags.metrics_prefix, model.model_name(), source.numerics_class);
+  metrics::show_build(*families, source.numerics_class);
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   auto requests = [log](const request_event& event) { log_request(log, event); };
   std::optional<succession> from;
   if (!scheduler_flags.state_dir.empty()) {
     from = take_state(scheduler_flags, "troupe", {});
-    if (!from) {
+    if (!from)
       return stop_signal::exit_status();
-    }
   }
   std::optional<metrics::state_disk_watch> disk;
-  if (!scheduler_flags.state_dir.empty()) {
+  if (!scheduler_flags.state_dir.empty())
     disk.emplace(scheduler_flags.state_dir, families);
-  }
   scheduler_service scheduler(
       system, scheduler_flags, std::make_shared<metrics::scheduler_families>(families, events, requests),
       std::make_shared<metrics::rebalancer_families>(families, events), std::move(from));
+  memory_budget budget(find_memory_limit());
+  if (attention_flags.kv_cache_memory == 0) { // else it would take what the experts need
+    const bool is_cpu = source.device.kind == model::device_kind::cpu;
+    attention_flags.kv_cache_memory =
+        is_cpu ? shared_kv_cache_bytes(budget, bytes_in_process(*source.cpu_weights), 1)
+               : usual_kv_cache_bytes;
+  }
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
-                              attention_flags,
+                              attention_flags, budget, load,
                               std::make_shared<metrics::attention_families>(families, requests));
   // After the attention side: experts have what it leaves of a GPU.
   expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
-                        expert_peers::none, weight_origin::files,
+                        expert_peers::none, weight_origin::files, budget, load,
                         std::make_shared<metrics::expert_families>(families));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
-                          kernels::name_of(queue->instruction_set()), families, reload);
+                          kernels::name_of(queue->instruction_set()), std::move(early), families,
+                          frame.reload);
   directory.publish("history", scheduler.history());
   directory.publish("rebalancer", scheduler.rebalancer());
   directory.publish("scheduler", scheduler.actor());
@@ -138,9 +152,10 @@ int serve_command(const std::vector<std::string>& arguments) {
   expert.join();
   attention.join();
   gateway.join();
+  starting.reset();
   const std::string url = gateway_flags.url(gateway.http_port());
   log.line("listening", url, {{"model", model.model_name()}, {"url", url}});
-  const bool at_terminal = stop.wait() == SIGINT; // no load balancer has to hear of it
+  const bool at_terminal = frame.stop.wait() == SIGINT; // no load balancer has to hear of it
   const bool fault = stop_signal::exit_status() != 0;
   const std::chrono::seconds lame_duck{at_terminal || fault ? 0 : gateway_flags.lame_duck};
   const std::chrono::seconds drain{fault ? 0 : gateway_flags.drain_timeout};

@@ -13,11 +13,10 @@ int status_command(const std::vector<std::string>& arguments) {
   option_parser parser("troupe status", "Shows workers, placement and load of a running cluster.");
   gateway.declare(parser);
   parser.toggle("json", "print all there is, as JSON: every expert with its hosts", &as_json);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
-  std::string page = get_from(gateway, "/cluster");
-  std::cout << (as_json ? page + "\n" : status_table(page));
+  std::string answer = get_from(gateway, "/cluster");
+  std::cout << (as_json ? answer + "\n" : status_table(answer));
   return 0;
 }
 

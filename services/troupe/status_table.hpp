@@ -6,8 +6,8 @@
 namespace troupe {
 
 /// Workers, load and a summary of the placement as a few aligned lines.
-/// @param page  what a gateway answers at /cluster, in JSON
+/// @param text  what a gateway answers at /cluster, in JSON
 /// @throws std::runtime_error when it is not such a page
-std::string status_table(const std::string& page);
+std::string status_table(const std::string& text);
 
 } // namespace troupe

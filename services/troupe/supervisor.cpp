@@ -22,16 +22,14 @@ namespace troupe {
 
 namespace {
 
-constexpr auto first_pause = std::chrono::milliseconds{100};
-constexpr auto longest_pause = std::chrono::milliseconds{800};
-/// A child that lived this long starts again after the first pause.
-constexpr auto settled = std::chrono::seconds{10};
-/// Somebody may kill a child, or have a file or a port in use for a moment: one that dies as often as this
-/// before it was ever ready would die again.
-constexpr uint32_t max_failed_starts = 3;
-/// What role_main returns for a command line that cannot be.
+/// Pause before writing pids.json is retried.
+constexpr auto pids_pause = std::chrono::seconds{1};
+/// A child that dies this often before it was ever ready is given up. Fewer deaths may have passing causes,
+/// such as a port in use.
+constexpr std::uint32_t max_failed_starts = 3;
+/// The exit status of role_main for an invalid command line.
 constexpr int usage_status = 2;
-/// For children to end by themselves when this one gives up.
+/// Time for children to end by themselves when the supervisor gives up.
 constexpr auto abandoned_grace = std::chrono::seconds{2};
 
 std::system_error last_error(const std::string& what) {
@@ -49,13 +47,12 @@ sigset_t supervised_signals() {
 }
 
 std::string exit_text(int status) {
-  if (WIFSIGNALED(status)) {
+  if (WIFSIGNALED(status))
     return "was killed by signal " + std::to_string(WTERMSIG(status));
-  }
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// The signal ends a child that is too young to wait for it.
+// A child that does not handle signals yet is ended by the signal itself.
 bool obeyed(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) == 0
                            : WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT;
@@ -63,15 +60,14 @@ bool obeyed(int status) {
 
 } // namespace
 
-supervisor::supervisor(std::filesystem::path run_dir, log_function log, crash_limits crashes,
-                       std::optional<probe_limits> probes)
-    : run_dir_(std::move(run_dir)), log_(std::move(log)), crashes_(crashes) {
+supervisor::supervisor(std::filesystem::path run_dir, log_function log, std::optional<probe_limits> probes,
+                       restart_pauses pauses)
+    : run_dir_(std::move(run_dir)), log_(std::move(log)), pauses_(pauses) {
   sigset_t set = supervised_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signal_fd_ < 0) {
+  if (signal_fd_ < 0)
     throw last_error("signalfd");
-  }
   hung_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (hung_fd_ < 0) {
     int error = errno;
@@ -92,7 +88,7 @@ supervisor::~supervisor() {
   close(hung_fd_);
 }
 
-/// On the probes' thread.
+/// Runs on the probes' thread.
 void supervisor::on_hung(hung_child found) {
   {
     const std::lock_guard lock{hung_mutex_};
@@ -120,28 +116,25 @@ void supervisor::kill_hung() {
 void supervisor::start(child_spec spec) {
   std::string name = spec.name;
   auto [at, inserted] = children_.try_emplace(name);
-  if (!inserted) {
+  if (!inserted)
     throw std::invalid_argument("supervisor: two children are called " + name);
-  }
   at->second.spec = std::move(spec);
   spawn(at->second);
-  write_pids();
+  keep_pids();
 }
 
 void supervisor::spawn(child& c) {
   int ready_pipe[2];
-  if (pipe2(ready_pipe, O_CLOEXEC) != 0) {
+  if (pipe2(ready_pipe, O_CLOEXEC) != 0)
     throw last_error("pipe2");
-  }
   std::vector<std::string> words = c.spec.argv;
   words.insert(words.end(), c.extra_arguments.begin(), c.extra_arguments.end());
   words.emplace_back("--ready-fd");
   words.push_back(std::to_string(ready_pipe[1]));
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
-  for (auto& word : words) {
+  for (auto& word : words)
     argv.push_back(word.data());
-  }
   argv.push_back(nullptr);
   pid_t parent = getpid();
   pid_t pid = fork();
@@ -155,10 +148,9 @@ void supervisor::spawn(child& c) {
     // Only async-signal-safe calls here. The child leaves the terminal's process group, so that Ctrl-C
     // reaches the supervisor alone and the children are stopped in order.
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
       _exit(127);
-    }
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -174,7 +166,6 @@ void supervisor::spawn(child& c) {
   c.ready_fd = ready_pipe[0];
   c.ready_text.clear();
   c.ready = false;
-  c.started = clock::now();
 }
 
 std::optional<std::string> supervisor::wait_ready(const std::string& name,
@@ -185,37 +176,38 @@ std::optional<std::string> supervisor::wait_ready(const std::string& name,
     for (const auto& [failed_name, failed] : children_) {
       if (failed.hopeless) {
         throw std::runtime_error(
-            failed_name
-            + (failed.was_ready
-                   ? " dies again and again; deaths: " + std::to_string(failed.deaths.size())
-                   : " ended before it was ready; starts: " + std::to_string(failed.failed_starts)));
+            failed_name + " ended before it was ready; starts: " + std::to_string(failed.failed_starts));
       }
     }
-    if (clock::now() >= until) {
+    if (clock::now() >= until)
       throw std::runtime_error(name + " was not ready in time");
-    }
-    poll_once(next_restart(until));
-    restart_due();
+    poll_once(next_due(until));
+    do_what_is_due();
   }
   return stopping_ ? std::nullopt : std::optional{c.ready_text};
 }
 
 int supervisor::run(std::chrono::milliseconds grace) {
-  while (!stopping_ && !gave_up_) {
-    poll_once(next_restart(clock::now() + std::chrono::hours{1}));
-    restart_due();
+  while (!stopping_) {
+    poll_once(next_due(clock::now() + std::chrono::hours{1}));
+    do_what_is_due();
   }
   log_("stopping");
-  return stop_all(grace) && !gave_up_ ? 0 : 1;
+  return stop_all(grace) ? 0 : 1;
 }
 
-supervisor::clock::time_point supervisor::next_restart(clock::time_point at_most) const {
-  for (const auto& [name, c] : children_) {
-    if (c.pid == 0 && !c.hopeless) {
-      at_most = std::min(at_most, c.restart_at);
-    }
-  }
-  return at_most;
+std::chrono::milliseconds supervisor::pause_of(const child& c) const {
+  const bool is_done_by_others = std::any_of(children_.begin(), children_.end(), [&](const auto& entry) {
+    return entry.second.ready && entry.second.spec.stop_phase == c.spec.stop_phase;
+  });
+  return is_done_by_others ? c.pause : std::min(c.pause, pauses_.longest_alone);
+}
+
+supervisor::clock::time_point supervisor::next_due(clock::time_point at_most) const {
+  for (const auto& [name, c] : children_)
+    if (c.pid == 0 && !c.hopeless)
+      at_most = std::min(at_most, c.died + pause_of(c));
+  return std::min(at_most, pids_due_.value_or(at_most));
 }
 
 void supervisor::poll_once(clock::time_point until) {
@@ -230,20 +222,15 @@ void supervisor::poll_once(clock::time_point until) {
   }
   auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock::now()).count();
   int timeout = static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
-  if (::poll(fds.data(), fds.size(), timeout) < 0 && errno != EINTR) {
+  if (::poll(fds.data(), fds.size(), timeout) < 0 && errno != EINTR)
     throw last_error("poll");
-  }
-  for (size_t i = 2; i < fds.size(); ++i) {
-    if (fds[i].revents != 0) {
+  for (std::size_t i = 2; i < fds.size(); ++i)
+    if (fds[i].revents != 0)
       read_ready(*owners[i]);
-    }
-  }
-  if (fds[0].revents != 0) {
+  if (fds[0].revents != 0)
     read_signals();
-  }
-  if (fds[1].revents != 0) {
+  if (fds[1].revents != 0)
     kill_hung();
-  }
 }
 
 void supervisor::read_signals() {
@@ -265,39 +252,34 @@ void supervisor::read_signals() {
   }
 }
 
-/// Not to one that is not ready: it may not wait for SIGHUP yet, which would end it, and reads its files
+/// Only ready children get the signal: SIGHUP could end the others, which are about to read their files
 /// anyway.
 void supervisor::pass_on_reload() {
-  for (const auto& [name, c] : children_) {
-    if (c.spec.reloads && c.ready && c.pid != 0) {
+  for (const auto& [name, c] : children_)
+    if (c.spec.reloads && c.ready && c.pid != 0)
       kill(c.pid, SIGHUP);
-    }
-  }
 }
 
 void supervisor::read_ready(child& c) {
   char buffer[512];
   ssize_t n = read(c.ready_fd, buffer, sizeof buffer);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+  if (n < 0 && (errno == EAGAIN || errno == EINTR))
     return;
-  }
-  if (n > 0) {
-    c.ready_text.append(buffer, static_cast<size_t>(n));
-  }
+  if (n > 0)
+    c.ready_text.append(buffer, static_cast<std::size_t>(n));
   auto end = c.ready_text.find('\n');
   if (end != std::string::npos) {
     c.ready_text.resize(end);
     c.ready = true;
     c.was_ready = true;
+    c.ready_since = clock::now();
     close_ready(c);
-    if (c.spec.on_ready) {
+    if (c.spec.on_ready)
       c.extra_arguments = c.spec.on_ready(c.ready_text);
-    }
     const auto address =
         probes_ && c.spec.health_address ? c.spec.health_address(c.ready_text) : std::string{};
-    if (!address.empty()) {
+    if (!address.empty())
       probes_->watch(c.spec.name, c.pid, address);
-    }
   } else if (n <= 0 || c.ready_text.size() > sizeof buffer) {
     close_ready(c);
   }
@@ -315,22 +297,21 @@ void supervisor::reap() {
   for (auto& [name, c] : children_) {
     int status = 0;
     if (c.pid != 0 && waitpid(c.pid, &status, WNOHANG) == c.pid) {
-      bury(name, c, status);
+      on_death(name, c, status);
       changed = true;
     }
   }
-  if (changed) {
-    write_pids();
-  }
+  if (changed)
+    keep_pids();
 }
 
-void supervisor::bury(const std::string& name, child& c, int status) {
+void supervisor::on_death(const std::string& name, child& c, int status) {
+  const bool was_settled = c.ready && clock::now() - c.ready_since >= pauses_.settled;
   c.pid = 0;
   c.ready = false;
   close_ready(c);
-  if (probes_) {
+  if (probes_)
     probes_->forget(name);
-  }
   if (stopping_) {
     if (!obeyed(status)) {
       log_(name + " " + exit_text(status) + " while stopping");
@@ -343,64 +324,59 @@ void supervisor::bury(const std::string& name, child& c, int status) {
     c.hopeless =
         c.failed_starts == max_failed_starts || (WIFEXITED(status) && WEXITSTATUS(status) == usage_status);
   }
-  auto now = clock::now();
-  if (c.was_ready) {
-    c.deaths.push_back(now);
-    while (now - c.deaths.front() > crashes_.window) {
-      c.deaths.pop_front();
-    }
-    c.hopeless = c.deaths.size() >= crashes_.most;
-    gave_up_ = gave_up_ || c.hopeless;
-  }
   if (c.hopeless) {
-    log_(name + " " + exit_text(status)
-         + (c.was_ready ? "; giving up: it has died " + std::to_string(c.deaths.size()) + " times within "
-                              + std::to_string(crashes_.window.count()) + " s"
-                        : ""));
+    log_(name + " " + exit_text(status));
     return;
   }
-  const auto longest = c.deaths.size() >= crashes_.patient ? crashes_.longest_pause : longest_pause;
-  c.pause = now - c.started > settled || c.pause.count() == 0 ? first_pause : std::min(c.pause * 2, longest);
-  c.restart_at = now + c.pause;
-  log_(name + " " + exit_text(status) + "; starting it again in " + std::to_string(c.pause.count()) + " ms");
+  c.deaths += c.was_ready ? 1 : 0;
+  if (was_settled)
+    c.pause = {};
+  pause_before_restart(c, exit_text(status));
 }
 
-void supervisor::restart_due() {
-  bool changed = false;
+void supervisor::pause_before_restart(child& c, const std::string& why) {
+  c.died = clock::now();
+  c.pause = std::clamp(c.pause * 2, pauses_.first, pauses_.longest);
+  c.pause = pause_of(c); // not doubled further while it is shortened
+  log_(c.spec.name + " " + why + "; starting it again in " + std::to_string(c.pause.count()) + " ms"
+       + (c.deaths > 1 ? ", deaths so far: " + std::to_string(c.deaths) : ""));
+}
+
+void supervisor::do_what_is_due() {
+  bool changed = pids_due_ && clock::now() >= *pids_due_;
   for (auto& [name, c] : children_) {
-    if (!stopping_ && c.pid == 0 && !c.hopeless && clock::now() >= c.restart_at) {
-      spawn(c);
-      changed = true;
+    if (!stopping_ && c.pid == 0 && !c.hopeless && clock::now() >= c.died + pause_of(c)) {
+      try {
+        spawn(c);
+        changed = true;
+      } catch (const std::system_error& error) { // too many processes or files for now
+        pause_before_restart(c, std::string{"cannot be started: "} + error.what());
+      }
     }
   }
-  if (changed) {
-    write_pids();
-  }
+  if (changed)
+    keep_pids();
 }
 
 bool supervisor::stop_all(std::chrono::milliseconds grace) {
   stopping_ = true;
   probes_.reset();
   auto deadline = clock::now() + grace;
-  std::vector<uint32_t> phases;
-  for (const auto& [name, c] : children_) {
+  std::vector<std::uint32_t> phases;
+  for (const auto& [name, c] : children_)
     phases.push_back(c.spec.stop_phase);
-  }
   std::sort(phases.begin(), phases.end());
   phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
-  for (uint32_t phase : phases) {
+  for (std::uint32_t phase : phases) {
     auto in_phase = [phase](const auto& entry) {
       return entry.second.spec.stop_phase == phase && entry.second.pid != 0;
     };
-    for (auto& entry : children_) {
-      if (in_phase(entry)) {
+    for (auto& entry : children_)
+      if (in_phase(entry))
         kill(entry.second.pid, stop_with_);
-      }
-    }
     while (std::any_of(children_.begin(), children_.end(), in_phase) && clock::now() < deadline
-           && !impatient_) {
+           && !impatient_)
       poll_once(deadline);
-    }
     for (auto& entry : children_) {
       if (in_phase(entry)) {
         log_(entry.first
@@ -414,35 +390,38 @@ bool supervisor::stop_all(std::chrono::milliseconds grace) {
       }
     }
   }
-  if (!children_.empty()) {
-    write_pids();
-  }
+  if (!children_.empty())
+    keep_pids();
   return stopped_cleanly_;
+}
+
+void supervisor::keep_pids() {
+  try {
+    write_pids();
+    if (pids_due_.has_value())
+      log_("pids.json is written again");
+    pids_due_.reset();
+  } catch (const std::runtime_error& error) {
+    if (!pids_due_.has_value()) // logged once
+      log_(std::string{error.what()} + "; trying again each second, until then pids.json is out of date");
+    pids_due_ = clock::now() + pids_pause;
+  }
 }
 
 void supervisor::write_pids() const {
   nlohmann::json pids = nlohmann::json::object();
-  for (const auto& [name, c] : children_) {
-    if (c.pid != 0) {
+  for (const auto& [name, c] : children_)
+    if (c.pid != 0)
       pids[name] = c.pid;
-    }
-  }
   auto target = run_dir_ / "pids.json";
   auto temporary = run_dir_ / "pids.json.new";
-  {
-    std::ofstream out(temporary);
-    out << pids.dump(2) << '\n';
-    out.close();
-    if (!out) {
-      log_("cannot write " + temporary.string());
-      return;
-    }
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, target, error);
-  if (error) {
-    log_("cannot replace " + target.string() + ": " + error.message());
-  }
+  errno = 0;
+  std::ofstream out(temporary);
+  out << pids.dump(2) << '\n';
+  out.close();
+  if (!out)
+    throw last_error("cannot write " + temporary.string());
+  std::filesystem::rename(temporary, target);
 }
 
 } // namespace troupe

@@ -21,15 +21,14 @@ int top_command(const std::vector<std::string>& arguments) {
       "screen before; everything else is the cluster's. Where standard output is no terminal, each screen "
       "is printed as text.");
   gateway.declare(parser);
-  parser.real("interval", "seconds from one screen to the next", &interval, 0.1, 3600);
+  parser.real("interval", "seconds between screens", &interval, 0.1, 3600);
   parser.text("targets", "FILE",
-              "show processor time and memory of these processes, too: a file as `troupe up` writes it, "
-              "RUN_DIR/prometheus-targets.json",
+              "also show processor time and memory of the processes in this file, which `troupe up` writes "
+              "as RUN_DIR/prometheus-targets.json",
               &targets);
-  parser.toggle("once", "print the figures of one interval as text, and end", &once);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  parser.toggle("once", "print the figures of one interval as text and exit", &once);
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   const top::session_options options{gateway.url, std::chrono::duration_cast<std::chrono::milliseconds>(
                                                       std::chrono::duration<double>(interval))};
   std::vector<top::sampler::process> processes;
@@ -41,11 +40,10 @@ int top_command(const std::vector<std::string>& arguments) {
     }
   }
   top::sampler source(gateway.server(), gateway.url, std::move(processes));
-  if (once) {
+  if (once)
     top::print_once(std::move(source), options);
-  } else {
+  else
     top::watch(std::move(source), options);
-  }
   return 0;
 }
 

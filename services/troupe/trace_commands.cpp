@@ -47,11 +47,10 @@ int start(const arguments_type& arguments) {
                        "Starts tracing in all processes of a running cluster, into the folder that each was "
                        "given as --trace. Exits with 1 when one of them does not.");
   gateway.declare(parser);
-  parser.real("sample", "share of the requests that are traced", &sample, 0.000001, 1);
+  parser.real("sample", "share of requests to trace", &sample, 0.000001, 1);
   parser.toggle("json", "print the answer as JSON", &as_json);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   return tell(gateway, {{"action", "start"}, {"sample", sample}}, as_json);
 }
 
@@ -61,9 +60,8 @@ int stop(const arguments_type& arguments) {
   option_parser parser("troupe trace stop", "Stops tracing in all processes of a running cluster.");
   gateway.declare(parser);
   parser.toggle("json", "print the answer as JSON", &as_json);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   return tell(gateway, {{"action", "stop"}}, as_json);
 }
 
@@ -84,36 +82,31 @@ int merge(const arguments_type& arguments) {
   option_parser parser("troupe trace merge",
                        "Makes one timeline of the traces in a folder, for ui.perfetto.dev and "
                        "chrome://tracing.");
-  parser.positional("DIR", "the folder, with the traces of all machines", &dir);
-  parser.text("output", "FILE", "where it goes; default: DIR/timeline.json", &output);
-  parser.choice(
-      "clocks", {"auto", "measured"},
-      "how clocks are brought together; auto: processes of one machine have the same, others by what "
-      "their messages show; measured: all by their messages",
-      &clocks);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  parser.positional("DIR", "folder with the traces of all machines", &dir);
+  parser.text("output", "FILE", "file to write; default: DIR/timeline.json", &output);
+  parser.choice("clocks", {"auto", "measured"},
+                "alignment of clocks; auto: processes of one machine share a clock, others are aligned by "
+                "their messages; measured: align all by their messages",
+                &clocks);
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
-  if (output.empty()) {
+  if (output.empty())
     output = dir + "/timeline.json";
-  }
   const auto logs = read_traces(dir);
   const auto common =
       common_clocks(logs, clocks == "auto" ? clock_source::automatic : clock_source::measured);
   std::ofstream out(output, std::ios::binary | std::ios::trunc);
   const auto merged = write_trace_json(out, logs, common);
   out.close();
-  if (!out) {
+  if (!out)
     throw std::runtime_error("cannot write " + output);
-  }
-  for (size_t i = 0; i < logs.size(); ++i) {
+  for (std::size_t i = 0; i < logs.size(); ++i) {
     std::cout << described(logs[i].process, common[i]) << ", " << logs[i].events.size() << " events"
               << (logs[i].is_full ? ", stopped at --trace-max-bytes" : "")
               << (logs[i].is_cut ? ", ends in the middle of an event" : "") << "\n";
   }
-  if (merged.dropped > 0) {
+  if (merged.dropped > 0)
     std::cout << merged.dropped << " events are missing: they came faster than they were written\n";
-  }
   std::cout << output << ": " << merged.events << " events, " << merged.flows << " arrows\n";
   return 0;
 }

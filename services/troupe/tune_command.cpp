@@ -9,9 +9,10 @@
 #include "kernels/model/error.hpp"
 #include "kernels/model/packed_format.hpp"
 #include "kernels/plan_text.hpp"
-#include "services/process/kernel_choice.hpp"
-#include "services/process/model_source.hpp"
-#include "services/process/process_log.hpp"
+#include "services/log/process_log.hpp"
+#include "services/model/kernel_choice.hpp"
+#include "services/model/model_source.hpp"
+#include "services/options/model_folder.hpp"
 #include "services/troupe/commands.hpp"
 
 namespace troupe {
@@ -25,7 +26,7 @@ void print_table(std::vector<kernels::calibration_cell> cells) {
   });
   std::printf("%-10s %5s %10s %8s %8s  %s\n", "weights", "rows", "us", "GB/s", "default", "kernel");
   double standard = 0.0;
-  for (size_t i = 0; i < cells.size(); ++i) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto& cell = cells[i];
     if (i == 0 || cells[i - 1].kind != cell.kind || cells[i - 1].rows != cell.rows) {
       const auto found = std::find_if(cells.begin(), cells.end(), [&](const auto& other) {
@@ -46,18 +47,17 @@ void print_table(std::vector<kernels::calibration_cell> cells) {
 int tune_command(const std::vector<std::string>& arguments) {
   model_options model;
   std::string out;
-  uint32_t seconds = 30;
+  std::uint32_t seconds = 30;
   option_parser parser(
       "troupe tune",
       "Measures which kernels are the fastest for a model on this machine, and keeps the plan for "
       "the programs that serve it with the same flags.");
-  parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
+  declare_model_folder(parser, &model.model_dir);
   model.declare(parser);
-  parser.text("out", "FILE", "where to write the plan too, for --kernel-plan", &out);
-  parser.number("seconds", "how long to measure, at most", &seconds, 2, 3600);
-  if (parser.parse(arguments) == option_parser::outcome::help) {
+  parser.text("out", "FILE", "also write the plan to this file, for --kernel-plan", &out);
+  parser.number("seconds", "maximum measuring time in seconds", &seconds, 2, 3600);
+  if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
-  }
   if (model.kernel_plan != "auto") {
     throw option_error("--kernel-plan: '" + model.kernel_plan
                        + "' is what `troupe tune` finds out; leave it out");
@@ -71,7 +71,7 @@ int tune_command(const std::vector<std::string>& arguments) {
   const auto result = measure_plan(model, demand,
                                    {.sets = {},
                                     .budget = std::chrono::seconds{seconds},
-                                    .num_bytes = size_t{512} << 20,
+                                    .num_bytes = std::size_t{512} << 20,
                                     .most_rounds = 200,
                                     .sizes = true});
   print_table(result.cells);
@@ -79,9 +79,8 @@ int tune_command(const std::vector<std::string>& arguments) {
     throw std::runtime_error("--seconds: " + std::to_string(seconds)
                              + " are not enough here for a look at every choice; nothing is kept");
   }
-  if (demand.may_code) {
+  if (demand.may_code)
     std::printf("BF16 weights: %s\n", result.plan.coded_weights ? "with coded exponents" : "plain");
-  }
   const auto store = plan_store_for(model, demand, log);
   if (!store.folder.empty()) {
     store.keep(result.plan);

@@ -14,10 +14,10 @@ namespace troupe {
 
 namespace {
 
-/// Numbers that are the same everywhere, unlike those of the standard library's distributions.
+/// Pseudo-random numbers that are equal on every machine, unlike the standard library's distributions.
 class generator {
  public:
-  explicit generator(uint32_t seed) : random_(seed) {}
+  explicit generator(std::uint32_t seed) : random_(seed) {}
 
   double uniform() { return (static_cast<double>(random_()) + 0.5) / 4294967296.0; }
 
@@ -25,22 +25,22 @@ class generator {
     return std::sqrt(-2 * std::log(uniform())) * std::cos(2 * 3.14159265358979323846 * uniform());
   }
 
-  std::vector<uint32_t> permutation(uint32_t size) {
-    std::vector<uint32_t> result(size);
+  std::vector<std::uint32_t> permutation(std::uint32_t size) {
+    std::vector<std::uint32_t> result(size);
     std::iota(result.begin(), result.end(), 0U);
-    for (uint32_t at = size; at > 1; --at)
-      std::swap(result[at - 1], result[static_cast<uint32_t>(uniform() * at)]);
+    for (std::uint32_t at = size; at > 1; --at)
+      std::swap(result[at - 1], result[static_cast<std::uint32_t>(uniform() * at)]);
     return result;
   }
 
   /// Draws rows one by one.
-  std::vector<float> sample(const std::vector<double>& popularity, uint32_t num_rows) {
+  std::vector<float> sample(const std::vector<double>& popularity, std::uint32_t num_rows) {
     std::vector<double> sums(popularity.size());
     std::partial_sum(popularity.begin(), popularity.end(), sums.begin());
     std::vector<float> rows(popularity.size());
-    for (uint32_t row = 0; row < num_rows; ++row) {
+    for (std::uint32_t row = 0; row < num_rows; ++row) {
       const auto at = std::upper_bound(sums.begin(), sums.end() - 1, uniform() * sums.back());
-      ++rows[static_cast<size_t>(at - sums.begin())];
+      ++rows[static_cast<std::size_t>(at - sums.begin())];
     }
     return rows;
   }
@@ -50,7 +50,7 @@ class generator {
 };
 
 /// [experts]
-std::vector<double> zipf(generator& random, uint32_t num_experts) {
+std::vector<double> zipf(generator& random, std::uint32_t num_experts) {
   std::vector<double> popularity;
   for (auto rank : random.permutation(num_experts))
     popularity.push_back(1 / (rank + 1.0));
@@ -61,14 +61,15 @@ bool has_rows(const std::vector<float>& layer) {
   return std::any_of(layer.begin(), layer.end(), [](float rows) { return rows > 0; });
 }
 
-/// Asks for the popularity of each window and layer in turn.
-activation_trace synthetic(std::string name, const synthetic_shape& shape, generator& random,
-                           const std::function<std::vector<double>(uint32_t, uint32_t)>& popularity) {
+/// Calls for the popularity of each window and layer in turn.
+activation_trace
+synthetic(std::string name, const synthetic_shape& shape, generator& random,
+          const std::function<std::vector<double>(std::uint32_t, std::uint32_t)>& popularity) {
   activation_trace result{
       std::move(name), std::to_string(shape.rows_per_window) + " (row, expert) pairs", {}};
-  for (uint32_t window = 0; window < shape.num_windows; ++window) {
+  for (std::uint32_t window = 0; window < shape.num_windows; ++window) {
     auto& added = result.windows.emplace_back();
-    for (uint32_t layer = 0; layer < shape.num_layers; ++layer)
+    for (std::uint32_t layer = 0; layer < shape.num_layers; ++layer)
       added.rows.push_back(random.sample(popularity(window, layer), shape.rows_per_window));
   }
   return result;
@@ -116,10 +117,10 @@ activation_trace mixed(const std::vector<activation_trace>& traces) {
                           traces[0].windows};
   for (const auto& trace : traces)
     result.windows.resize(std::min(result.windows.size(), trace.windows.size()));
-  for (size_t at = 1; at < traces.size(); ++at)
-    for (size_t window = 0; window < result.windows.size(); ++window)
-      for (size_t layer = 0; layer < result.windows[window].rows.size(); ++layer)
-        for (size_t expert = 0; expert < result.windows[window].rows[layer].size(); ++expert)
+  for (std::size_t at = 1; at < traces.size(); ++at)
+    for (std::size_t window = 0; window < result.windows.size(); ++window)
+      for (std::size_t layer = 0; layer < result.windows[window].rows.size(); ++layer)
+        for (std::size_t expert = 0; expert < result.windows[window].rows[layer].size(); ++expert)
           result.windows[window].rows[layer][expert] += traces[at].windows[window].rows[layer][expert];
   return result;
 }
@@ -128,10 +129,10 @@ activation_trace fading(const activation_trace& from, const activation_trace& to
   auto result = from;
   result.name = from.name + " to " + to.name;
   result.windows.resize(std::min(from.windows.size(), to.windows.size()));
-  for (size_t window = 0; window < result.windows.size(); ++window) {
+  for (std::size_t window = 0; window < result.windows.size(); ++window) {
     const auto share = static_cast<float>(window) / static_cast<float>(result.windows.size() - 1);
-    for (size_t layer = 0; layer < result.windows[window].rows.size(); ++layer)
-      for (size_t expert = 0; expert < result.windows[window].rows[layer].size(); ++expert) {
+    for (std::size_t layer = 0; layer < result.windows[window].rows.size(); ++layer)
+      for (std::size_t expert = 0; expert < result.windows[window].rows[layer].size(); ++expert) {
         auto& rows = result.windows[window].rows[layer][expert];
         rows = (1 - share) * rows + share * to.windows[window].rows[layer][expert];
       }
@@ -139,44 +140,44 @@ activation_trace fading(const activation_trace& from, const activation_trace& to
   return result;
 }
 
-activation_trace zipf_trace(const synthetic_shape& shape, uint32_t seed) {
+activation_trace zipf_trace(const synthetic_shape& shape, std::uint32_t seed) {
   generator random{seed};
   std::vector<std::vector<double>> layers;
-  for (uint32_t layer = 0; layer < shape.num_layers; ++layer)
+  for (std::uint32_t layer = 0; layer < shape.num_layers; ++layer)
     layers.push_back(zipf(random, shape.num_experts));
-  return synthetic("Zipf", shape, random, [&](uint32_t, uint32_t layer) { return layers[layer]; });
+  return synthetic("Zipf", shape, random, [&](std::uint32_t, std::uint32_t layer) { return layers[layer]; });
 }
 
-activation_trace drifting_trace(const synthetic_shape& shape, uint32_t seed) {
+activation_trace drifting_trace(const synthetic_shape& shape, std::uint32_t seed) {
   constexpr double step = 0.1; // of a logarithm, from window to window
   generator random{seed};
   std::vector<std::vector<double>> layers;
-  for (uint32_t layer = 0; layer < shape.num_layers; ++layer)
+  for (std::uint32_t layer = 0; layer < shape.num_layers; ++layer)
     layers.push_back(zipf(random, shape.num_experts));
-  return synthetic("drifting", shape, random, [&](uint32_t, uint32_t layer) {
+  return synthetic("drifting", shape, random, [&](std::uint32_t, std::uint32_t layer) {
     for (auto& popularity : layers[layer])
       popularity *= std::exp(step * random.normal());
     return layers[layer];
   });
 }
 
-activation_trace correlated_trace(const synthetic_shape& shape, uint32_t seed) {
-  constexpr uint32_t num_groups = 8;
+activation_trace correlated_trace(const synthetic_shape& shape, std::uint32_t seed) {
+  constexpr std::uint32_t num_groups = 8;
   generator random{seed};
-  std::vector<std::vector<uint32_t>> group_of;
+  std::vector<std::vector<std::uint32_t>> group_of;
   std::vector<std::vector<double>> layers;
-  for (uint32_t layer = 0; layer < shape.num_layers; ++layer) {
+  for (std::uint32_t layer = 0; layer < shape.num_layers; ++layer) {
     group_of.push_back(random.permutation(shape.num_experts));
     layers.push_back(zipf(random, shape.num_experts));
     for (auto& popularity : layers.back())
       popularity = std::sqrt(popularity); // groups matter, not single experts
   }
-  return synthetic("correlated", shape, random, [&](uint32_t, uint32_t layer) {
+  return synthetic("correlated", shape, random, [&](std::uint32_t, std::uint32_t layer) {
     std::vector<double> heat;
-    for (uint32_t group = 0; group < num_groups; ++group)
+    for (std::uint32_t group = 0; group < num_groups; ++group)
       heat.push_back(random.uniform() < 0.25 ? 4 : 1);
     auto popularity = layers[layer];
-    for (uint32_t expert = 0; expert < popularity.size(); ++expert)
+    for (std::uint32_t expert = 0; expert < popularity.size(); ++expert)
       popularity[expert] *= heat[group_of[layer][expert] % num_groups];
     return popularity;
   });

@@ -35,10 +35,10 @@ namespace {
 using namespace troupe;
 using seconds = std::chrono::duration<double>;
 
-constexpr uint32_t cache_tokens = 32'768;
-constexpr uint32_t block_tokens = 16;
-constexpr uint32_t max_num_seqs = 256;
-constexpr uint32_t max_new_tokens = 2'048;
+constexpr std::uint32_t cache_tokens = 32'768;
+constexpr std::uint32_t block_tokens = 16;
+constexpr std::uint32_t max_num_seqs = 256;
+constexpr std::uint32_t max_new_tokens = 2'048;
 constexpr double iteration_time = 0.020;
 constexpr double row_time = 0.000'050;
 constexpr double warm_up = 120;
@@ -53,9 +53,9 @@ struct scenario {
 
 struct sequence {
   std::string tenant;
-  uint32_t prompt = 0;
-  uint32_t until = 0; ///< new tokens
-  uint32_t now = 0;
+  std::uint32_t prompt = 0;
+  std::uint32_t until = 0; ///< new tokens
+  std::uint32_t now = 0;
   double placed = 0;
 };
 
@@ -85,8 +85,8 @@ class model {
                   .num_blocks = cache_tokens / block_tokens}) {
     worker_hello hello;
     hello.address.id = {1};
-    hello.max_num_seqs = max_num_seqs;
-    hello.kv_capacity_tokens = hello.max_model_len = cache_tokens;
+    hello.of_role = attention_terms{
+        .max_num_seqs = max_num_seqs, .kv_capacity_tokens = cache_tokens, .max_model_len = cache_tokens};
     admission_.add_worker(hello);
   }
 
@@ -116,10 +116,10 @@ class model {
         || (kind_ == answers::shifting && std::fmod(now_, 240) >= 120))
       mean = 1'000;
     made.tenant = kind_ == answers::two && is_second ? "long" : "short";
-    made.prompt = static_cast<uint32_t>(std::clamp(log_normal(256), 1.0, 4'096.0));
+    made.prompt = static_cast<std::uint32_t>(std::clamp(log_normal(256), 1.0, 4'096.0));
     made.until = kind_ == answers::whole
                      ? max_new_tokens
-                     : static_cast<uint32_t>(std::clamp(log_normal(mean), 1.0, double{max_new_tokens}));
+                     : static_cast<std::uint32_t>(std::clamp(log_normal(mean), 1.0, double{max_new_tokens}));
     return made;
   }
 
@@ -151,12 +151,13 @@ class model {
       load.id = {1};
       load.running = batches_.running();
       load.waiting = batches_.waiting();
-      load.kv_tokens_used = uint64_t{batches_.pool().num_used()} * block_tokens;
+      load.of_role =
+          attention_load{.kv_tokens_used = std::uint64_t{batches_.pool().num_used()} * block_tokens};
       admission_.reconcile(load);
     }
     admit();
     const auto plan = batches_.next(max_num_seqs);
-    uint32_t rows = 0;
+    std::uint32_t rows = 0;
     for (const auto& slice : plan.slices)
       rows += slice.num_rows;
     now_ += iteration_time + rows * row_time;
@@ -178,7 +179,7 @@ class model {
     }
   }
 
-  void end(uint64_t id, const sequence& one) {
+  void end(std::uint64_t id, const sequence& one) {
     if (counts()) {
       ++result_.num_ended;
       result_.tokens += one.until;
@@ -194,8 +195,8 @@ class model {
   admission_policy admission_;
   batch_policy batches_;
   std::mt19937 random_{7};
-  std::map<uint64_t, sequence> sequences_;
-  uint64_t last_ = 0;
+  std::map<std::uint64_t, sequence> sequences_;
+  std::uint64_t last_ = 0;
   double now_ = 0;
   double next_renewal_ = 0;
   result result_;

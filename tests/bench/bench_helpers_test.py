@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the benches reckon: gaps between tokens, ratios with intervals, the placements that they ask for, plans' cells, slices of timelines, and the peer's table."""
+"""The arithmetic of the benches: gaps between tokens, ratios with intervals, requested placements, plans' cells, slices of
+timelines, and the peer's table."""
 import argparse
 import contextlib
 import io
@@ -64,14 +65,14 @@ def test_half_moved():
     for layer in (0, 2):
         held = [sum(names == [worker] for (at, _), names in after.items() if at == layer) for worker in workers]
         assert held == [4, 4, 4], held
-    # A replica stays; an expert that the next worker holds already cannot go there; one without a host neither.
+    # A replica stays; an expert that the next worker holds already cannot go there, nor can one without a host.
     both = {(0, 0): ["expert-0", "expert-2"], (0, 1): ["expert-1", "expert-2"], (0, 2): []}
     assert half_moved(both, workers) == {(0, 0): ["expert-1", "expert-2"]}
 
 
 def test_oracle():
     workers = ["expert-0", "expert-1"]
-    # By all rows every pair is as good; 0 and 1 are busy together, so they are to part.
+    # Counting all rows, every pair is equal; 0 and 1 are busy together, so they must be separated.
     windows = [[[4, 4, 1, 1], []], [[1, 1, 4, 4], []]]
     found = oracle_placement(windows, workers)
     assert sorted(found) == [(0, expert) for expert in range(4)]
@@ -127,7 +128,7 @@ def test_slices():
         assert "has not begun" in str(error), error
 
 
-# Answers as engine_bench and peer_bench do, with so many tokens a second.
+# Answers like engine_bench and peer_bench, with a given number of tokens a second.
 FAKE_BENCH = """#!/usr/bin/python3
 import json, sys
 LIMITS = {"read_gbps": 10, "f32_gflops": 100, "bf16_gflops": 100, "int8_gops": 100, "int4_gops": 100}

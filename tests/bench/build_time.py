@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long a build takes, in processor seconds: whole, and after one source has been touched.
+"""Measures a build in processor seconds: a complete one, and one after touching a source.
 
 usage: tests/bench/build_time.py [--repository DIR] [--commit REV] [--work DIR] [--only serve|programs|touched]
 
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 TOUCHED = {
-    "a message of the expert role": "actors/expert/expert_messages.hpp",
+    "a message of the expert role": "actors/protocol/expert_messages.hpp",
     "a kernel": "kernels/attention.cpp",
     "an endpoint": "services/gateway/http/endpoints/version.cpp",
     "an actor": "actors/expert/expert_host.cpp",

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Is this build as fast as another one? Both serve at the same time, and the same load goes to one and the other in turn.
+"""Compares the speed of two builds. Both serve at the same time, and the same load goes to each in turn.
 
     compare_builds.py --old OTHER/build/release --new build/release --model DIR [--command serve|up] [--rounds 16]
                       [--old-command serve|up] [--flags "--expert-quant int8"] [--concurrency 1,8,32] [--per-client 8]

@@ -90,7 +90,7 @@ class bench_cluster : public large_cluster {
 
   using counting_actor = caf::typed_actor<caf::replies_to<caf::get_atom>::with<activation_counts_ptr>>;
 
-  /// Beside each attention worker one that looks at counts which stay as they are.
+  /// Starts a reporter beside each attention worker, with constant counts.
   void start_reporters() {
     directory_ = root(system.spawn(local_directory));
     history_ = root(system.spawn([this]() -> history_actor::behavior_type {
@@ -99,7 +99,7 @@ class bench_cluster : public large_cluster {
                 reports_.bytes += size_of(report);
                 return activation_receipt{report.first, report.first};
               },
-              [](history_atom, uint32_t) { return history_snapshot{}; }, [](caf::tick_atom) {}};
+              [](history_atom, std::uint32_t) { return history_snapshot{}; }, [](caf::tick_atom) {}};
     }));
     caf::anon_send(directory_, caf::publish_atom_v, "history",
                    caf::actor_cast<caf::strong_actor_ptr>(history_));
@@ -129,7 +129,7 @@ class bench_cluster : public large_cluster {
     real_begin_ = std::chrono::steady_clock::now();
   }
 
-  /// The scheduler dies, and its successor comes up 100 ms later. Nothing is to be loaded again.
+  /// The scheduler dies, and its successor starts 100 ms later. Nothing must be loaded again.
   bool restart() {
     begin();
     const auto welcomes = num_welcomes;
@@ -153,7 +153,7 @@ class bench_cluster : public large_cluster {
   }
 
   /// @returns how many orders the scheduler has sent
-  uint64_t print(const char* what) {
+  std::uint64_t print(const char* what) {
     const auto real = std::chrono::steady_clock::now() - real_begin_;
     auto sent = take_sent();
     const auto count = [&sent](const char* kind) {
@@ -162,7 +162,7 @@ class bench_cluster : public large_cluster {
     const auto bytes = [&sent](const char* kind) {
       return static_cast<unsigned long long>(sent[kind].bytes);
     };
-    const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+    const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
     std::printf("| %s | %.0f | %.0f | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | "
                 "%llu | %llu "
                 "|\n",
@@ -177,14 +177,14 @@ class bench_cluster : public large_cluster {
 
   local_directory_actor directory_;
   history_actor history_;
-  tally reports_; ///< that the history was sent
-  uint64_t publications_ = 0;
+  tally reports_; ///< sent to the history
+  std::uint64_t publications_ = 0;
   duration begin_{};
   std::chrono::steady_clock::time_point real_begin_;
 };
 
-uint32_t number(int argc, char** argv, int index, uint32_t otherwise) {
-  return index < argc ? static_cast<uint32_t>(std::strtoul(argv[index], nullptr, 10)) : otherwise;
+std::uint32_t number(int argc, char** argv, int index, std::uint32_t otherwise) {
+  return index < argc ? static_cast<std::uint32_t>(std::strtoul(argv[index], nullptr, 10)) : otherwise;
 }
 
 } // namespace

@@ -34,7 +34,7 @@ from token_times import Load, percentile, tokens_of  # noqa: E402
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODES = ("off", "on", "oracle")
 MANY = 1_000_000  # requests: --duration ends the load
-BIN = 2  # seconds, of the picture
+BIN = 2  # seconds per bin of the figure
 
 
 class Watcher(threading.Thread):
@@ -51,7 +51,7 @@ class Watcher(threading.Thread):
             while not self.over.wait(0.5):
                 self.look()
             self.look()
-        except Exception as error:  # told by finish()
+        except Exception as error:  # reported by finish()
             self.flaw = error
 
     def look(self):
@@ -101,7 +101,7 @@ def drift(options, cluster, folder):
         raise SystemExit(f"drifting_load: no <domain>.jsonl in {options.prompts}")
     begin, loads, changes = time.time(), [], []
     for number in range(options.changes):
-        # The clients of the domain before end with their last answers, while these begin.
+        # The clients of the previous domain end with their last answers while these begin.
         time.sleep(max(0, begin + number * options.period - time.time()))
         changes.append(time.time())
         loads.append(Load(options.build / "bin", cluster.port, folder / f"{number}.json", prompts=files[number % len(files)],

@@ -1,9 +1,9 @@
-// The workload of peer_workload.hpp in our engine without actors: the same weights, kernels and threads that
-// `troupe serve` computes with, so that what actors and HTTP cost is the difference. Takes the model flags of
-// serve, and computes on its devices; a GPU chooses the most probable tokens itself, as it does for serve.
+// The workload of peer_workload.hpp in our engine without actors: the same weights, kernels and threads as in
+// `troupe serve`, so the difference is the cost of actors and HTTP. Takes the model flags of serve, and
+// computes on its devices; a GPU chooses the most probable tokens itself, as with serve.
 //
-//   engine_bench MODEL_DIR [--batch N] [--tokens N] [--limits-only] [--plans DIR] [--device …] [--threads N]
-//   [--dtype …] [--expert-quant …] [--dense-quant …] [--activation-quant …]
+//    engine_bench MODEL_DIR [--batch N] [--tokens N] [--limits-only] [--plans DIR] [--device …] [--threads N]
+//    [--dtype …] [--expert-quant …] [--dense-quant …] [--activation-quant …]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -19,9 +19,9 @@
 #include "kernels/model/error.hpp"
 #include "kernels/model/plan_store.hpp"
 #include "kernels/self_test.hpp"
+#include "services/model/compute.hpp"
+#include "services/model/model_source.hpp"
 #include "services/options/role_options.hpp"
-#include "services/process/compute.hpp"
-#include "services/process/model_source.hpp"
 #include "tests/bench/machine_limits.hpp"
 #include "tests/bench/peer_workload.hpp"
 
@@ -30,7 +30,7 @@ namespace {
 using namespace troupe;
 using namespace troupe::bench;
 
-// A build whose best kernels are refused would be measured with others: it says so.
+// A build whose best kernels fail the self test would be measured with others: this reports it.
 kernels::kernel_plan plan_of(const model_options& options, const model_source& source) {
   for (const auto& refusal : choose_isa(options).refused)
     std::fprintf(stderr, "engine_bench: %s is refused, it gives other bits than the reference in %s\n",
@@ -67,18 +67,18 @@ class own_engine final : public workload_engine {
 
   std::uint32_t max_tokens() const override { return max_tokens_; }
 
-  void clear() override {} // a sequence that starts again overwrites its blocks
+  void clear() override {} // a restarted sequence overwrites its blocks
 
   void truncate(std::uint32_t /*tokens*/) override {}
 
-  /// The weights stay where they are: they have one layout for all kernels.
+  /// The weights stay in place: all kernels share their layout.
   std::string follow_plan(const std::string& file) override {
     try {
       const kernels::kernel_plan plan = model::read_plan(file);
       for (const kernels::isa set : plan.sets())
         if (const auto op = kernels::self_test(set))
           return std::string(kernels::name_of(set)) + " gives other bits than the reference in " + *op;
-      ctx_.emplace(pool_, plan); // at the same address, which the backends know
+      ctx_.emplace(pool_, plan); // at the same address, which the backends use
     } catch (const model::model_error& error) {
       return error.what();
     }
@@ -121,12 +121,13 @@ class own_engine final : public workload_engine {
   static constexpr std::size_t block_tokens = 16;
   static constexpr std::uint32_t no_place = 0xffffffff;
 
-  /// Runs rows through the layers. @returns those of them whose logits are wanted
+  /// Runs rows through the layers.
+  /// @returns the rows whose logits are requested
   std::vector<std::uint32_t> run(const std::vector<workload_row>& rows) {
     std::vector<model::batch_row> batch;
     std::vector<std::uint32_t> wanted;
-    // As serve has it: sequences of this step alone, each with the blocks that it fills. A GPU takes what has
-    // one row a sequence for a decode step.
+    // As in serve: only this step's sequences, each with the blocks that it fills. On a GPU one row per
+    // sequence makes a decode step.
     std::vector<std::span<const std::uint32_t>> sequences;
     place_of_.assign(tables_.size(), no_place);
     for (const auto& row : rows) {
@@ -203,8 +204,8 @@ class own_engine final : public workload_engine {
   std::unique_ptr<model::expert_backend> experts_;
   std::unique_ptr<model::attention_pass> pass_;
   std::vector<std::vector<std::uint32_t>> tables_; // KV blocks of each sequence
-  std::vector<std::uint32_t> place_of_;            // of each sequence among those of the step
-  kernels::buffer inputs_;                         // [rows, hidden], as read_rows gives them
+  std::vector<std::uint32_t> place_of_;            // of each sequence, its index among those of the step
+  kernels::buffer inputs_;                         // [rows, hidden], from read_rows
   kernels::tensor outputs_;                        // [rows · top_k, hidden]
   std::vector<const std::byte*> inputs_of_;
   std::vector<std::byte*> outputs_of_;
@@ -212,7 +213,8 @@ class own_engine final : public workload_engine {
   std::vector<model::expert_rows> batch_;
   kernels::growing_rows logits_;
   std::vector<kernels::sampled_token> chosen_; // by a GPU
-  std::vector<std::size_t> answer_of_;         // of each row of the step, among the logits or the chosen
+  // Of each row of the step, its index in the logits or the chosen tokens.
+  std::vector<std::size_t> answer_of_;
 };
 
 std::string limits_of(kernels::thread_pool& pool) {
@@ -224,7 +226,7 @@ std::string limits_of(kernels::thread_pool& pool) {
   return out.str();
 }
 
-/// Regimes in which one kernel takes all rows that it can, with the sizes that suit so many.
+/// Regimes in which one kernel takes as many rows as it can, with suitable sizes.
 std::vector<kernels::product_regime> regimes_of(const kernels::product_regime& kernel,
                                                 kernels::product_kind kind) {
   std::vector<kernels::product_regime> found;
@@ -234,8 +236,8 @@ std::vector<kernels::product_regime> regimes_of(const kernels::product_regime& k
   return found;
 }
 
-/// Writes plans: SET.txt is the default of a set; KIND.SET KERNEL.txt has that kernel for all rows of such
-/// weights that it takes, and is the best set's default elsewhere.
+/// Writes plans: SET.txt is a set's default. KIND.SET KERNEL.txt uses that kernel for as many rows of such
+/// weights as it takes, and otherwise the best set's default.
 void write_plans(const model_options& options, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   const auto sets = allowed_sets(options);
@@ -258,7 +260,7 @@ void write_plans(const model_options& options, const std::filesystem::path& fold
   }
 }
 
-/// Answers each line of stdin with what the machine can do.
+/// Answers each line of stdin with the machine's limits.
 int serve_limits(unsigned threads) {
   kernels::thread_pool pool({.threads = threads});
   std::printf("{\"ready\": true}\n");

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Does anybody notice when experts move? Time between tokens with and without a migration of half the experts.
+"""Measures whether clients notice moves of experts: time between tokens with and without a migration of half the experts.
 
     hitless_migration.py --build build/release --model deploy/demo-model/model [--weights-from peers] [--out hitless.png]
 
@@ -81,13 +81,13 @@ def run_windows(options, migrations):
     for number, kinds in enumerate(order_of(options.windows, options.seed), 1):
         block = {}
         for kind in kinds:
-            time.sleep(options.pause)  # what the window before has caused is none of this one
+            time.sleep(options.pause)  # the previous window's effects must not reach this one
             begin, end = time.time(), time.monotonic() + options.seconds
             if kind == "with":
                 migrations.move_until(end)
             else:
                 while time.monotonic() < end:
-                    migrations.control.state()  # as often as while experts move: asking costs, too
+                    migrations.control.state()  # as often as while experts move: requests cost, too
                     time.sleep(POLL)
             block[kind] = (begin, time.time())
         blocks.append(block)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Does one client stop the others? Time between tokens of well-behaved streams, with each kind of attack and without.
+"""Measures whether one client can stop the others: time between tokens of well-behaved streams, with each kind of attack
+and without.
 
     hostile_clients.py --build build/release --model deploy/demo-model/model [--attacks templates,silent,...] [--seconds 6]
 
@@ -31,7 +32,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "system"))
-from cluster import Cluster, counters, total, wait_for  # noqa: E402
+from cluster import Cluster, counters, free_port, total, wait_for  # noqa: E402
 from token_times import Load, gaps_between, percentile, tokens_of  # noqa: E402
 
 GOOD_KEY, BAD_KEY = "a-well-behaved-key", "a-greedy-key"
@@ -154,7 +155,7 @@ class Health:
         self.thread.start()
 
     def ask(self):
-        while not self.over.wait(0.05):  # between two questions to another process
+        while not self.over.wait(0.05):  # polls another process
             begun, status = time.time(), 0
             with contextlib.suppress(OSError, http.client.HTTPException):
                 connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -201,12 +202,14 @@ def measure(options, name, model, folder):
     own_key = folder / "good-key"
     own_key.write_text(GOOD_KEY + "\n", encoding="utf-8")
     own_key.chmod(0o600)
-    with Cluster(options.build / "bin", "up", model, *flags_of(folder), log=folder / "up.log") as cluster:
+    management = free_port()
+    with Cluster(options.build / "bin", "up", model, *flags_of(folder), "--management-port", str(management),
+                 log=folder / "up.log") as cluster:
         health = Health(cluster.port)
         load = Load(options.build / "bin", cluster.port, folder / "load.json", num_prompts=1_000_000, max_concurrency=32,
                     duration=(2 * options.rounds + 1) * (options.seconds + 1), random_input_len="8:32", random_output_len="64:128",
                     random_vocab_size=256, api_key_file=own_key)
-        wait_for("tokens of the load", lambda: total([counters(cluster.port)], "generation_tokens_total") > 0)
+        wait_for("tokens of the load", lambda: total([counters(management)], "generation_tokens_total") > 0)
         spans, answers = {"with": [], "without": []}, collections.Counter()
         for number in range(2 * options.rounds + 1):
             begin = time.time()

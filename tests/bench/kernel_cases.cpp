@@ -10,6 +10,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/expert_ffn.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/head_products.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/sampling.hpp"
 
@@ -19,7 +20,7 @@ namespace {
 
 using namespace kernels;
 
-// Weights of a round: servers have L3 caches of hundreds of MiB.
+// Size of a round's weights: servers have L3 caches of hundreds of MiB.
 constexpr std::size_t beyond_caches = std::size_t{768} << 20;
 
 // Weights, and the rows that they meet.
@@ -76,7 +77,7 @@ class kernel_cases {
     const packed_matrix gate_up = weights(kind, ffn, hidden, true);
     const packed_matrix down = weights(kind, hidden, ffn);
     const std::size_t num_bytes = gate_up.bytes().size() + down.bytes().size();
-    // So many layers that no cache keeps them.
+    // Enough layers to exceed all caches.
     const std::size_t layers = std::max<std::size_t>(2, beyond_caches / (num_experts * num_bytes));
     std::vector<matrix_copy> copies;
     std::vector<expert_weights> all(layers * num_experts);
@@ -89,7 +90,7 @@ class kernel_cases {
     for (const std::size_t batch : {1UL, 8UL, 32UL, 512UL}) {
       tensor x = rows(kind.row_type, batch, hidden);
       tensor y(kind.row_type, 2 * batch, hidden);
-      // A few fixed routings, two distinct experts a token.
+      // Some fixed routings, two distinct experts a token.
       constexpr std::size_t routings = 8;
       std::vector<std::vector<std::vector<const std::byte*>>> from(routings);
       std::vector<std::vector<std::vector<std::byte*>>> to(routings);
@@ -113,7 +114,8 @@ class kernel_cases {
           name + std::to_string(batch), active * static_cast<double>(num_bytes),
           static_cast<double>(2 * batch) * 3 * hidden * ffn,
           [&](std::size_t i) {
-            // Every routing meets every layer: at batch 1 fewer of them would stay in the third-level cache.
+            // Every routing is used with every layer: otherwise more of them would stay in the L3 cache at
+            // batch 1.
             const std::size_t v = i % routings;
             const std::size_t layer = (i + i / routings) % layers;
             for (std::size_t e = 0; e < num_experts; ++e)
@@ -181,6 +183,89 @@ class kernel_cases {
         });
   }
 
+  // Multi-head latent attention, 16 heads: absorbed, one KV head of 576 numbers of which 512 are the value;
+  // and expanded, keys of 192 and values of 128 for each head, here as 160 each.
+  void latent_attentions() {
+    constexpr std::size_t heads = 16;
+    constexpr std::size_t context_tokens = 4096;
+
+    struct form {
+      const char* name;
+      kv_layer_group group;
+    };
+
+    for (const form& f :
+         {form{"absorbed", {32, 1, 576, dtype::bf16, 512}}, form{"expanded", {8, 16, 160, dtype::bf16}}}) {
+      const std::string name = std::string("attention MLA ") + f.name + ", rows at 4095: ";
+      if (!report_.wants_some_of(name))
+        continue;
+      const kv_layer_group& group = f.group;
+      kv_cache cache({{group}, 16}, context_tokens / 16);
+      tensor kv = rows(dtype::f32, context_tokens, group.kv_heads * group.head_dim);
+      std::vector<std::uint32_t> slots(context_tokens);
+      std::iota(slots.begin(), slots.end(), 0U);
+      for (std::size_t layer = 0; layer < group.layers; ++layer)
+        kv_write(ctx_,
+                 {&cache, layer, kv.view(), group.is_latent() ? const_tensor_view{} : kv.view(), slots});
+      std::vector<std::uint32_t> blocks(context_tokens / 16);
+      std::iota(blocks.begin(), blocks.end(), 0U);
+      const attention_sequence sequence{blocks};
+      for (const std::size_t count : {1UL, 64UL}) { // the last positions
+        tensor query = rows(dtype::f32, count, heads * group.head_dim);
+        tensor out(dtype::f32, count, heads * group.value_width());
+        std::vector<attention_row> batch;
+        for (std::size_t r = 0; r < count; ++r)
+          batch.push_back({0, static_cast<std::uint32_t>(context_tokens - count + r)});
+        report_.measure(
+            name + std::to_string(count), static_cast<double>(context_tokens * group.bytes_per_token()),
+            static_cast<double>(count * context_tokens * heads * (group.head_dim + group.value_width())),
+            [&](std::size_t i) {
+              attention(ctx_, {.cache = &cache,
+                               .layer = i % group.layers,
+                               .query = query.view(),
+                               .heads = heads,
+                               .rows = batch,
+                               .sequences = {&sequence, 1},
+                               .scale = 0.07F,
+                               .output = out.view()});
+            },
+            arithmetic::bf16);
+      }
+    }
+  }
+
+  // W_kb of 16 heads: 128 numbers of each query become 512.
+  void head_product() {
+    constexpr std::size_t heads = 16;
+    constexpr std::size_t inputs = 128;
+    constexpr std::size_t outputs = 512;
+    constexpr std::size_t layers = 64; // 128 MiB
+    const std::string name = "head_products bf16 16 x 128 -> 512, rows ";
+    if (!report_.wants_some_of(name))
+      return;
+    std::vector<std::vector<packed_matrix>> weights_of(layers);
+    const tensor plain = rows(dtype::bf16, outputs, inputs);
+    for (auto& of_layer : weights_of)
+      for (std::size_t h = 0; h < heads; ++h)
+        of_layer.push_back(
+            packed_matrix::pack(packed_format::bf16_pair, plain.view(), ctx_.instruction_set()));
+    for (const std::size_t m : {1UL, 8UL, 512UL}) {
+      tensor x = rows(dtype::bf16, m, heads * inputs);
+      tensor y(dtype::bf16, m, heads * outputs);
+      report_.measure(
+          name + std::to_string(m), static_cast<double>(heads * weights_of[0][0].bytes().size()),
+          static_cast<double>(m * heads * inputs * outputs),
+          [&](std::size_t i) {
+            head_products(ctx_, {.input = x.view(),
+                                 .input_step = inputs,
+                                 .weights = weights_of[i % layers],
+                                 .output = y.view(),
+                                 .output_step = outputs});
+          },
+          arithmetic::bf16);
+    }
+  }
+
   void small_ops() {
     tensor x = rows(dtype::f32, 512, 1024);
     tensor y(dtype::bf16, 512, 1024);
@@ -213,7 +298,7 @@ class kernel_cases {
   }
 
  private:
-  // The same weights somewhere else.
+  // The same weights at another address.
   struct matrix_copy {
     buffer bytes;
     packed_matrix matrix;
@@ -225,7 +310,7 @@ class kernel_cases {
     }
   };
 
-  // Weights of mild values: denormals and infinities would have other speeds.
+  // Weights of moderate size: denormals and infinities would change the speed.
   packed_matrix weights(const weight_kind& kind, std::size_t n, std::size_t k, bool gate_up = false) {
     const tensor plain = rows(kind.row_type, n, k);
     const bool coded = kind.format == packed_format::bf16_coded;
@@ -237,8 +322,8 @@ class kernel_cases {
     return coded ? packed_matrix::code(result).value() : std::move(result);
   }
 
-  // Normally distributed, as what a norm leaves: of values that have equal chances AVX2's int8 products cut
-  // off many more (gemm/int8/narrow_rows_avx2.hpp).
+  // Normally distributed, like the output of a norm: for uniform values AVX2's int8 products cut off many
+  // more (gemm/int8/narrow_rows_avx2.hpp).
   void fill(tensor_view rows, std::size_t r) {
     for (std::size_t c = 0; c < rows.cols; ++c) {
       const float value = normal_(random_);
@@ -272,6 +357,8 @@ void measure_kernels(context& ctx, kernel_report& report) {
   }
   for (const dtype type : {dtype::bf16, dtype::int8, dtype::f32})
     cases.attentions(type);
+  cases.latent_attentions();
+  cases.head_product();
   cases.small_ops();
 }
 

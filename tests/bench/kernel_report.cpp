@@ -10,8 +10,8 @@ namespace troupe::bench {
 
 namespace {
 
-// Where nothing multiplies BF16, its weights are widened for FMAs. Without a rate of integer products their
-// floors are of memory's alone.
+// Without products of BF16, its weights are widened for FMAs. Without a rate of integer products their floor
+// is memory alone.
 machine_limits limits_of(kernels::thread_pool& pool, kernels::isa set, clockid_t clock) {
   auto limits = measure_limits(pool, {.set = set, .clock = clock});
   if (limits.bf16_flops == 0.0)

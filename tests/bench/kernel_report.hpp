@@ -1,5 +1,5 @@
-// Times calls of kernels and holds them against the floor of the same run: bytes over the memory bandwidth,
-// or multiply-adds over the peak of the unit that does them, whichever takes longer.
+// Times calls of kernels and compares them with the floor of the same run: the larger of bytes over the
+// memory bandwidth, and multiply-adds over the peak of their unit.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace troupe::bench {
 
 struct kernel_report_options {
   int rounds = 15;
-  std::string filter; ///< only kernels whose name holds this
-  /// CLOCK_THREAD_CPUTIME_ID counts what the calling thread does: for pools of one thread.
+  std::string filter; ///< only kernels whose names contain this
+  /// CLOCK_THREAD_CPUTIME_ID measures only the calling thread: for pools of one thread.
   clockid_t clock = CLOCK_MONOTONIC;
 };
 
-/// What multiplies: FP32 FMAs, or products of BF16 or int8, for which there may be a matrix unit.
+/// The unit: FP32 FMAs, or products of BF16 or int8, for which there may be a matrix unit.
 enum class arithmetic { f32, bf16, int8, int4 };
 
 class kernel_report {
@@ -30,16 +30,16 @@ class kernel_report {
 
   void print_head() const;
 
-  /// Whether some of the kernels whose names begin with `prefix` may be wanted.
+  /// Whether a kernel whose name begins with `prefix` may be wanted.
   bool wants_some_of(const std::string& prefix) const;
 
-  /// Times `work`, which is called with a rising count, so that it can go round weights larger than the
-  /// caches; prints a line. Nothing when the filter leaves it out.
+  /// Times `work`, which is called with a rising count, so that it can cycle through weights larger than the
+  /// caches; prints a line. Does nothing if the filter excludes it.
   /// @param num_bytes  weights and cache that a call reads
   void measure(const std::string& name, double num_bytes, double multiply_adds,
                const std::function<void(std::size_t)>& work, arithmetic unit = arithmetic::f32);
 
-  /// @errors one line on stderr when the file cannot be written
+  /// Prints one line to stderr if the file cannot be written.
   void write_json(const std::string& file) const;
 
  private:

@@ -1,11 +1,11 @@
-// Each kernel against its floor: weight bytes over the memory bandwidth, multiply-adds over the peak of the
-// unit that does them (FP32 FMA, dot products of BF16 or of bytes, tiles without their loads), all measured
-// in the same run. Prints a table, and the same as JSON with --json FILE.
+// Compares each kernel with its floor: weight bytes over the memory bandwidth, multiply-adds over the peak of
+// their unit (FP32 FMA, dot products of BF16 or of bytes, tiles without their loads), all measured in the
+// same run. Prints a table, and the same as JSON with --json FILE.
 //
-//   kernels_bench [--threads N] [--isa NAME] [--rounds N] [--filter TEXT] [--clock wall|cpu] [--json FILE]
+//    kernels_bench [--threads N] [--isa NAME] [--rounds N] [--filter TEXT] [--clock wall|cpu] [--json FILE]
 //
-// With --clock cpu --threads 1: the thread's processor time, which other processes on the same cores disturb
-// less.
+// --clock cpu --threads 1 measures the thread's processor time, which other processes on the same cores
+// disturb less.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

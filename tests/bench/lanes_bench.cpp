@@ -42,7 +42,7 @@ struct settings {
 using expert_actor = caf::typed_actor<
     // An expert batch, computed.
     caf::replies_to<payload>::with<payload>,
-    // A message of weights of so many bytes.
+    // A message with N bytes of weights.
     caf::replies_to<caf::get_atom, std::uint64_t>::with<batch>>;
 
 transport_options options_for(const settings& how) {
@@ -85,7 +85,7 @@ double milliseconds(clock_type::duration x) {
   return std::chrono::duration<double, std::milli>(x).count();
 }
 
-// Times of tokens in milliseconds, of at least `count` of them and until `done`.
+// Times in milliseconds of at least `count` tokens, until `done`.
 template <class Done>
 std::vector<double> tokens(node& here, const expert_actor& expert, const settings& how, std::size_t count,
                            Done done) {
@@ -195,7 +195,7 @@ int run(int argc, char** argv) {
   int end_pipe[2];
   if (::pipe(endpoint_pipe) != 0 || ::pipe(end_pipe) != 0)
     return 1;
-  // Before there are threads.
+  // Before any thread exists.
   const auto pid = ::fork();
   if (pid < 0)
     return 1;

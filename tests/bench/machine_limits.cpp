@@ -20,13 +20,13 @@ namespace {
 
 using kernels::isa;
 
-// A way through the memory: so many parts of it side by side, `step` bytes of each in turn, while lines
-// `ahead` bytes further on are fetched into L1, and `far` bytes further on into L2 (0: none).
+// A way of reading memory: N parts side by side, `step` bytes of each in turn, while lines `ahead` bytes
+// further on are prefetched into L1, and `far` bytes further on into L2 (0: none).
 struct walk_shape {
   std::size_t streams, step, ahead, far;
 };
 
-// How far apart streams should be and how long a step is differ by processor.
+// The best distance of streams and length of a step differ by processor.
 constexpr walk_shape walks[] = {{1, 1024, 0, 0},     {8, 1024, 0, 0},      {8, 64, 0, 0},
                                 {8, 256, 512, 0},    {16, 64, 256, 0},     {16, 256, 512, 0},
                                 {8, 256, 512, 4096}, {4, 1024, 1024, 4096}};
@@ -101,7 +101,7 @@ __attribute__((target("avx2"))) double multiply_bytes_avx2(bool half_bytes, std:
   for (std::size_t i = 0; i < steps; ++i)
 #  pragma GCC unroll 8
     for (auto& chain : chains) {
-      __asm__("" : "+x"(a)); // could be another one: each product is made
+      __asm__("" : "+x"(a)); // may have changed: each product must be computed
       const __m256i pairs = _mm256_maddubs_epi16(a, b);
       chain = half_bytes ? _mm256_add_epi16(chain, pairs)
                          : _mm256_add_epi32(chain, _mm256_madd_epi16(pairs, ones));
@@ -136,7 +136,7 @@ __attribute__((target("avx512f,avx512bf16"))) double multiply_dots(std::size_t s
   for (std::size_t i = 0; i < steps; ++i)
 #  pragma GCC unroll 12
     for (auto& chain : chains) {
-      __asm__("" : "+v"(a)); // could be another one: each product is made
+      __asm__("" : "+v"(a)); // may have changed: each product must be computed
       chain = _mm512_dpbf16_ps(chain, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(a));
     }
   for (std::size_t c = 1; c < 12; ++c)
@@ -168,9 +168,9 @@ struct tile_config {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Products alone, of tiles that stay in registers: loads among them would be measured too, and cost several
-// times as much while somebody else uses the core's other hardware thread. Tiles' registers must be named by
-// constants.
+// Products of tiles that stay in registers, without loads: those would be measured, too, and cost several
+// times as much while another program uses the core's other hardware thread. Tiles' registers must be named
+// by constants.
 #  define TROUPE_TILE_LOOP(product)                                                                          \
     for (std::size_t i = 0; i < steps; ++i) {                                                                \
       product(0, 4, 6);                                                                                      \
@@ -182,7 +182,7 @@ struct tile_config {
 __attribute__((target("amx-tile,amx-bf16,amx-int8"))) double multiply_tiles(bool int8, std::size_t steps,
                                                                             const std::byte* operands) {
   const tile_config config;
-  // GCC's intrinsic claims to read eight bytes only: the rest would not be written.
+  // GCC's intrinsic claims to read only eight bytes: the rest would not be written.
   __asm__ volatile("" : : "r"(&config) : "memory");
   _tile_loadconfig(&config);
   _tile_zero(0);
@@ -193,11 +193,10 @@ __attribute__((target("amx-tile,amx-bf16,amx-int8"))) double multiply_tiles(bool
   _tile_loadd(5, operands, 64);
   _tile_loadd(6, operands, 64);
   _tile_loadd(7, operands, 64);
-  if (int8) {
+  if (int8)
     TROUPE_TILE_LOOP(_tile_dpbssd)
-  } else {
+  else
     TROUPE_TILE_LOOP(_tile_dpbf16ps)
-  }
   _tile_release();
   return static_cast<double>(steps) * 4 * 16 * 16 * (int8 ? 64 : 32) * 2;
 }
@@ -263,7 +262,7 @@ class calibration {
     return best;
   }
 
-  // `work(p)` is one thread's share and returns how many operations it did.
+  // `work(p)` does one thread's share and returns its number of operations.
   double rate(const std::function<double(std::size_t)>& work) {
     std::vector<double> operations(pool_.threads());
     const double seconds = best_seconds([&](std::size_t p) { operations[p] = work(p); });
@@ -304,7 +303,7 @@ machine_limits measure_limits(kernels::thread_pool& pool, const limits_options& 
   std::vector<float> sink(pool.threads() * std::size_t{16});
   limits.f32_flops = run.rate([&](std::size_t p) { return multiply_add(options.set, steps, &sink[p * 16]); });
   if (options.set == isa::amx) {
-    const kernels::buffer operands(1024); // zeros: no value slows a tile down
+    const kernels::buffer operands(1024); // zeros: the speed of a tile does not depend on values
     limits.bf16_flops =
         run.rate([&](std::size_t) { return multiply_tiles(false, steps / 4, operands.data()); });
     limits.int8_ops = run.rate([&](std::size_t) { return multiply_tiles(true, steps / 4, operands.data()); });

@@ -67,11 +67,11 @@ def wait_for_all(cluster, wanted, seconds):
                     return
         if time.monotonic() > end:
             raise AssertionError(f"after {seconds} s: {joined(cluster)}, not {wanted}")
-        time.sleep(0.05)  # between two questions to another process
+        time.sleep(0.05)  # polls another process
 
 
 def measure_idle(cluster, seconds):
-    time.sleep(2)  # what follows the last join or answer
+    time.sleep(2)  # after the last join or answer
     pids = cluster.pids()
     before = {name: cpu_seconds(pid) for name, pid in pids.items()}
     began = time.monotonic()

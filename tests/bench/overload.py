@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A minute of ten times more requests than a cluster can serve: does it serve on, within its memory, and is it well again soon?
+"""A minute of ten times more requests than a cluster can serve: it must keep serving, within its memory, and recover soon.
 
     overload.py --build build/release --model deploy/demo-model/model [--seconds 60] [--times 10]
 
@@ -38,7 +38,7 @@ from cluster import Cluster  # noqa: E402
 from token_times import Load, percentile  # noqa: E402
 
 RECOVERY = 5  # seconds
-START = 3  # seconds of a load that do not count
+START = 3  # seconds at the start of a load that do not count
 SEATS = 64  # --max-num-seqs, as it is by default
 
 
@@ -73,7 +73,7 @@ class Watch:
         self.thread.start()
 
     def look(self):
-        while not self.over.wait(0.25):  # between two looks at other processes
+        while not self.over.wait(0.25):  # polls other processes
             self.most = max(self.most, memory_of(self.cluster.pids().values()))
             with contextlib.suppress(OSError, http.client.HTTPException):
                 status, headers, _ = self.cluster.request("POST", "/v1/completions", {"prompt": "once", "max_tokens": 1})
@@ -93,7 +93,7 @@ class Phase:
         served = [row for row in rows if not row[4]]
         self.first = sorted(row[1] for row in served)
         self.sent, self.served, self.errors = len(rows), len(served), collections.Counter(re.sub(r"\d+", "N", row[4])[:120] for row in rows if row[4])
-        # Answers that ended in the span; at its begin some end that began before it, and at its end some do not.
+        # Answers that ended in the span. At its start some of them began before it; at its end some that began in it are missing.
         all_rows = zip(report["start_times"], report["ttfts"], report["latencies"], report["output_lens"], report["errors"])
         self.goodput = sum(tokens for start, first, took, tokens, error in all_rows
                            if not error and first <= objective and begin <= start + took < end) / (end - begin)

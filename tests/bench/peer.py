@@ -24,7 +24,7 @@ CELLS = [
     ("prefill 512", "prefill 512"),
 ]
 
-# With --context these instead, behind so many tokens of each sequence.
+# Used with --context: cells after N tokens of each sequence.
 LONG_CELLS = [
     ("decode, batch 1", "decode 1 24"),
     ("decode, batch 8", "decode 8 6"),
@@ -33,11 +33,10 @@ LONG_CELLS = [
 # Names of our builds among the engines; the others are the peer with one of its files.
 OWN = ("troupe", "before")
 
-# Column: bits of a weight with its scales, what we are started with, what the peer is started with (file, flags).
-# 16-bit weights, which ours may keep in 12 bits without loss (the floor is that of 16), are compared with the better of
-# its BF16 (plain, repacked as it loads) and F16; quantized ones with its fastest types of that width, which are those
-# whose rows are interleaved. What it repacks lies in memory of its own, and so do our weights: a mapped file's pages
-# may be small ones.
+# Column: bits of a weight with its scales, our flags, the peer's (file, flags). 16-bit weights, which ours may store in 12
+# bits without loss (the floor is that of 16), are compared with the better of the peer's BF16 (plain, repacked at load) and
+# F16; quantized ones with its fastest types of that width, whose rows are interleaved. The peer's repacked weights are in
+# its own memory, and so are ours: a mapped file's pages may be small ones.
 COPIED = ["--weights-memory", "copied"]
 COLUMNS = {
     "16 bit": (16.0, [], [("BF16", []), ("BF16", ["repack"]), ("F16", [])]),
@@ -65,7 +64,7 @@ class Engine:
 
     def read(self):
         for line in self.process.stdout:
-            if line.startswith("{"):  # the peer's warnings go to stdout as well
+            if line.startswith("{"):  # the peer's warnings also go to stdout
                 return json.loads(line)
         raise RuntimeError(f"{self.name} ended with status {self.process.wait()}")
 
@@ -154,19 +153,19 @@ def measure_column(args, name, config):
         result["about"] = {e.name: e.about for e in engines}
         rates = {cell: {e.name: [] for e in engines} for cell, _ in cells}
         limits = []
-        # A context is filled once and then stays there, so such cells take their rounds one after another.
+        # A context is filled once and then stays, so such cells run their rounds one after another.
         for together in [[cell] for cell in cells] if args.context else [cells]:
             for number in range(args.rounds):
                 with locked(args.lock):
                     limits.append(limiter.ask("limits"))
                     for cell, command in together:
-                        # Who begins changes from round to round.
+                        # The first engine changes from round to round.
                         for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
                             answer = engine.ask(command)
                             rates[cell][engine.name].append(answer["tokens"] / answer["seconds"])
                             time.sleep(0.02)  # threads that spin for work go to sleep
                 print(f"{name}: round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
-        # Medians like everything else: the machine's best moment is not what the work was done in.
+        # Medians like all else: the work was not done in the machine's best moment.
         result["limits"] = {key: statistics.median(one[key] for one in limits) for key in limits[0]}
         limiter.close()
     finally:

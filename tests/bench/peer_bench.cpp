@@ -1,7 +1,7 @@
-// The workload in ik_llama.cpp, through its public interface; built by peer.sh against a peer that is built
-// already. Its own llama-batched-bench feeds token 0 to every sequence, so that all choose the same experts.
+// The workload in ik_llama.cpp, through its public interface; peer.sh builds it against a built peer. Its own
+// llama-batched-bench feeds token 0 to every sequence, so that all choose the same experts.
 //
-//   peer_bench MODEL.gguf THREADS [repack] [merge-qkv] [merge-up-gate] [huge-pages] [kv-q8_0] [cells=N]
+//    peer_bench MODEL.gguf THREADS [repack] [merge-qkv] [merge-up-gate] [huge-pages] [kv-q8_0] [cells=N]
 #include <llama.h>
 
 #include <algorithm>

@@ -81,7 +81,7 @@ def gguf_tensors(config, folder):
         yield f"{block}.attn_v.weight", (kv, hidden), True, plain(f"{attention}.v_proj.weight")
         yield f"{block}.attn_output.weight", (hidden, hidden), True, plain(f"{attention}.o_proj.weight")
         yield f"{block}.ffn_norm.weight", (hidden,), False, plain(f"{layer}.post_attention_layernorm.weight")
-        # The router stays in F32, as the peer's own converter leaves it.
+        # The router stays in F32, as in the peer's own converter.
         yield f"{block}.ffn_gate_inp.weight", (experts, hidden), False, plain(f"{layer}.block_sparse_moe.gate.weight")
         yield f"{block}.ffn_gate_exps.weight", (experts, ffn, hidden), True, stacked(layer, "w1")
         yield f"{block}.ffn_down_exps.weight", (experts, hidden, ffn), True, stacked(layer, "w2")

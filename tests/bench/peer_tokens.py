@@ -1,4 +1,5 @@
-"""The tokens and the warm-up of tests/bench/peer_workload.hpp, for what is measured beside it."""
+"""The tokens and the warm-up of tests/bench/peer_workload.hpp, for other measurements of the same
+workload."""
 
 WARM_UP_STEPS = 2
 

@@ -1,13 +1,13 @@
-// What engine_bench and peer_bench are both asked to do, so that two engines do the same work: the tokens,
-// the commands and the answers. Depends on nothing of either.
+// The common workload of engine_bench and peer_bench, so that two engines do the same work: tokens, commands
+// and answers. Depends on neither.
 //
 // Commands, one a line on stdin; one JSON object a line on stdout answers each:
-//   prefill TOKENS        a prompt through an empty cache, logits of its last token
-//   decode BATCH STEPS    so many sequences, one token each a step, from an empty cache; logits of every row
-//   decode BATCH STEPS CONTEXT  the same behind so many tokens each, which stay there for the next of these
+//   prefill TOKENS        a prompt with an empty cache, logits of its last token
+//   decode BATCH STEPS    BATCH sequences, one token each a step, from an empty cache; logits of every row
+//   decode BATCH STEPS CONTEXT  the same after CONTEXT tokens each, which stay there for the next of these
 //   greedy PROMPT TOKENS  the most probable continuation of a prompt
-//   logits PROMPT FILE    writes the logits behind a prompt, as f32, for an engine that shows them
-//   plan FILE             another plan of kernels from now on, for an engine that has such plans
+//   logits PROMPT FILE    writes the logits after a prompt, as f32, for an engine that shows them
+//   plan FILE             another plan of kernels from now on, for an engine with such plans
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 
 namespace troupe::bench {
 
-/// The token at a position of a sequence: any id, the same for every engine (splitmix64). Random ids matter:
-/// equal tokens would choose equal experts.
+/// The token at a position of a sequence: random ids, the same for every engine (splitmix64). Equal tokens
+/// would choose equal experts.
 inline std::uint32_t token_at(std::uint32_t sequence, std::uint32_t position, std::uint32_t vocab_size) {
   std::uint64_t x = ((std::uint64_t{sequence} << 32U) | position) + 0x9e3779b97f4a7c15U;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
@@ -40,7 +40,7 @@ struct workload_row {
   bool wants_logits = false;
 };
 
-/// Sizes that an engine is ready for unless it says otherwise, and how it is asked.
+/// An engine's default limits, and the sizes of its workload.
 struct workload_limits {
   static constexpr std::uint32_t max_batch = 32;
   static constexpr std::uint32_t max_tokens = 4096; ///< of a sequence
@@ -59,22 +59,23 @@ class workload_engine {
   virtual std::uint32_t vocab_size() const = 0;
   /// Forgets every sequence.
   virtual void clear() = 0;
-  /// Forgets what lies behind the first `tokens` of each.
+  /// Forgets all but the first `tokens` of each.
   virtual void truncate(std::uint32_t tokens) = 0;
-  /// Runs the rows through the model; returns when the logits asked for are there.
+  /// Runs the rows through the model; returns when the requested logits are complete.
   virtual void step(const std::vector<workload_row>& rows) = 0;
-  /// The most probable token behind row `index` of the last step.
+  /// The most probable token after row `index` of the last step.
   virtual std::uint32_t best(std::size_t index) = 0;
 
-  /// Sizes that it is ready for: sequences at once, and tokens of each.
+  /// Its limits: sequences at once, and tokens of each.
   virtual std::uint32_t max_batch() const { return workload_limits::max_batch; }
 
   virtual std::uint32_t max_tokens() const { return workload_limits::max_tokens; }
 
-  /// The logits behind a step's only row that wants some; empty: this engine does not show them.
+  /// The logits of a step's only row that requests some; empty: this engine does not show them.
   virtual std::vector<float> logits(const std::vector<workload_row>& /*rows*/) { return {}; }
 
-  /// Computes with another plan of kernels from now on. @returns why it does not; empty: it does
+  /// Computes with another plan of kernels from now on.
+  /// @returns why it does not; empty: it does
   virtual std::string follow_plan(const std::string& /*file*/) { return "this engine has no plans"; }
 };
 
@@ -99,7 +100,7 @@ inline std::string run_prefill(workload_engine& engine, std::uint32_t tokens) {
   return out.str();
 }
 
-/// Sequences of `context` tokens each, unless they are there.
+/// Fills sequences of `context` tokens each, unless they exist.
 inline void fill(workload_engine& engine, std::uint32_t batch, std::uint32_t context) {
   engine.clear();
   for (std::uint32_t s = 0; s < batch; ++s)
@@ -111,7 +112,7 @@ inline void fill(workload_engine& engine, std::uint32_t batch, std::uint32_t con
     }
 }
 
-/// Which contexts an engine holds.
+/// The contexts that an engine holds.
 struct filled_context {
   std::uint32_t batch = 0;
   std::uint32_t tokens = 0;

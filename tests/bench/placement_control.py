@@ -1,10 +1,10 @@
-"""Asks a cluster to place experts otherwise (`POST /cluster/placement`), and which placements to ask for. Standard library."""
+"""Orders placements of experts from a cluster (`POST /cluster/placement`), and computes them. Standard library."""
 
 import json
 import time
 
 
-POLL = 0.1  # seconds between two questions to the control interface
+POLL = 0.1  # seconds between two requests to the control interface
 
 
 class Refused(RuntimeError):

@@ -28,9 +28,9 @@ namespace {
 
 using namespace troupe;
 
-constexpr uint32_t num_layers = 60;
-constexpr uint32_t num_experts = 256;
-constexpr uint32_t top_k = 8;
+constexpr std::uint32_t num_layers = 60;
+constexpr std::uint32_t num_experts = 256;
+constexpr std::uint32_t top_k = 8;
 
 // ---------------------------------------------------------------------------------------------------------------
 // The scheduler's time
@@ -70,16 +70,16 @@ class event_times {
   std::vector<double> times_ms_;
 };
 
-/// A cluster that does as it is told, at once.
+/// A cluster that obeys at once.
 class cluster {
  public:
-  explicit cluster(uint64_t num_hosts, uint64_t num_routers, uint64_t max_experts = UINT64_MAX)
+  explicit cluster(std::uint64_t num_hosts, std::uint64_t num_routers, std::uint64_t max_experts = UINT64_MAX)
       : max_experts_(max_experts), target_({1, {}}) {
-    target_.set_layers(std::vector<uint32_t>(num_layers, num_experts));
-    rollout_.set_layers(std::vector<uint32_t>(num_layers, num_experts));
-    for (uint64_t id = 1; id <= num_hosts; ++id)
+    target_.set_layers(std::vector<std::uint32_t>(num_layers, num_experts));
+    rollout_.set_layers(std::vector<std::uint32_t>(num_layers, num_experts));
+    for (std::uint64_t id = 1; id <= num_hosts; ++id)
       add_host({id});
-    for (uint64_t id = 1; id <= num_routers; ++id) {
+    for (std::uint64_t id = 1; id <= num_routers; ++id) {
       routers_.push_back({1'000'000 + id});
       rollout_.add_router(routers_.back());
     }
@@ -115,7 +115,7 @@ class cluster {
           orders_[id] = std::move(*order);
   }
 
-  /// What the scheduler does after any message; true when anything was to be done.
+  /// The scheduler's reaction to any message; true if there was anything to do.
   bool look() {
     const auto has_work =
         target_.wants_repair() || rollout_.wants_route() || !rollout_.hosts_with_orders().empty();
@@ -135,7 +135,7 @@ class cluster {
     return true;
   }
 
-  void confirm(size_t router) {
+  void confirm(std::size_t router) {
     if (rollout_.confirmed(routers_[router], epoch_))
       look_for_orders();
   }
@@ -145,12 +145,12 @@ class cluster {
       look();
       while (report_next())
         look();
-      for (size_t router = 0; router < routers_.size(); ++router)
+      for (std::size_t router = 0; router < routers_.size(); ++router)
         confirm(router);
     } while (!orders_.empty() || rollout_.wants_route());
   }
 
-  /// A scheduler that has lost everything, and hosts that tell it what they have.
+  /// A scheduler without memory, and hosts that report what they have.
   cluster restarted() const {
     cluster result{0, 0};
     for (auto id : hosts_) {
@@ -165,20 +165,20 @@ class cluster {
 
   bool is_complete() const { return rollout_.is_complete(); }
 
-  size_t num_routers() const { return routers_.size(); }
+  std::size_t num_routers() const { return routers_.size(); }
 
   const std::vector<worker_id>& hosts() const { return hosts_; }
 
   const placement_target& target() const { return target_; }
 
  private:
-  uint64_t max_experts_;
+  std::uint64_t max_experts_;
   placement_target target_;
   placement_rollout rollout_;
   std::vector<worker_id> hosts_;
   std::vector<worker_id> routers_;
   std::map<worker_id, std::vector<expert_id>> orders_;
-  uint64_t epoch_ = 0;
+  std::uint64_t epoch_ = 0;
 };
 
 bool print_times() {
@@ -214,7 +214,7 @@ bool print_times() {
   first_short.measure([&] { few.repair(); });
   few.settle();
   std::mt19937 random{1};
-  for (uint64_t round = 0; round < num_rounds; ++round) {
+  for (std::uint64_t round = 0; round < num_rounds; ++round) {
     joins.measure([&] {
       workers.add_host({10'000 + round});
       workers.look();
@@ -223,7 +223,7 @@ bool print_times() {
       workers.report_next();
       workers.look();
     });
-    for (size_t router = 0; router + 1 < workers.num_routers(); ++router)
+    for (std::size_t router = 0; router + 1 < workers.num_routers(); ++router)
       confirmations.measure([&] { workers.confirm(router); });
     last_confirmations.measure([&] { workers.confirm(workers.num_routers() - 1); });
     workers.settle();
@@ -254,32 +254,32 @@ bool print_times() {
 
 enum class routing_kind { uniform, zipf, topics };
 
-/// Which experts tokens choose in one layer: the top-k of weights with noise, without replacement.
+/// The experts that tokens choose in one layer: the top-k of weights with noise, without replacement.
 class router {
  public:
-  static constexpr uint32_t num_topics = 16;
+  static constexpr std::uint32_t num_topics = 16;
 
-  router(routing_kind kind, uint32_t seed) : kind_(kind), rank_(num_experts), random_(seed) {
+  router(routing_kind kind, std::uint32_t seed) : kind_(kind), rank_(num_experts), random_(seed) {
     std::iota(rank_.begin(), rank_.end(), 0);
     std::shuffle(rank_.begin(), rank_.end(), random_);
   }
 
-  std::vector<uint32_t> next_token() {
+  std::vector<std::uint32_t> next_token() {
     const auto topic = random_() % num_topics;
     std::exponential_distribution<double> arrival;
     // The k first arrivals of Poisson processes: a choice without replacement by weight.
-    std::array<std::pair<double, uint32_t>, num_experts> arrivals;
-    for (uint32_t expert = 0; expert < num_experts; ++expert)
+    std::array<std::pair<double, std::uint32_t>, num_experts> arrivals;
+    for (std::uint32_t expert = 0; expert < num_experts; ++expert)
       arrivals[expert] = {arrival(random_) / weight(expert, topic), expert};
     std::partial_sort(arrivals.begin(), arrivals.begin() + top_k, arrivals.end());
-    std::vector<uint32_t> chosen;
-    for (uint32_t choice = 0; choice < top_k; ++choice)
+    std::vector<std::uint32_t> chosen;
+    for (std::uint32_t choice = 0; choice < top_k; ++choice)
       chosen.push_back(arrivals[choice].second);
     return chosen;
   }
 
  private:
-  double weight(uint32_t expert, uint64_t topic) const {
+  double weight(std::uint32_t expert, std::uint64_t topic) const {
     switch (kind_) {
     case routing_kind::uniform:
       return 1;
@@ -291,35 +291,36 @@ class router {
   }
 
   routing_kind kind_;
-  std::vector<uint32_t> rank_;
+  std::vector<std::uint32_t> rank_;
   std::mt19937 random_;
 };
 
 using hosts_by_expert = std::function<worker_id(expert_id)>;
 
-void print_placement(const char* routing_name, routing_kind kind, uint32_t num_rows, uint32_t num_hosts,
-                     const char* name, const hosts_by_expert& host_of) {
-  constexpr uint32_t num_steps = 8;
+void print_placement(const char* routing_name, routing_kind kind, std::uint32_t num_rows,
+                     std::uint32_t num_hosts, const char* name, const hosts_by_expert& host_of) {
+  constexpr std::uint32_t num_steps = 8;
   double messages = 0;
   double most_active = 0;
   double most_rows = 0;
   double members = 0;
-  for (uint32_t layer = 0; layer < num_layers; ++layer) {
+  for (std::uint32_t layer = 0; layer < num_layers; ++layer) {
     std::set<worker_id> hosts;
-    for (uint32_t index = 0; index < num_experts; ++index)
+    for (std::uint32_t index = 0; index < num_experts; ++index)
       hosts.insert(host_of({layer, index}));
     members += static_cast<double>(hosts.size()) / num_layers;
     router tokens{kind, layer};
-    for (uint32_t step = 0; step < num_steps; ++step) {
-      std::map<worker_id, std::pair<std::set<uint32_t>, uint32_t>> load; // active experts, rows of experts
-      for (uint32_t row = 0; row < num_rows; ++row)
+    for (std::uint32_t step = 0; step < num_steps; ++step) {
+      std::map<worker_id, std::pair<std::set<std::uint32_t>, std::uint32_t>>
+          load; // active experts, rows of experts
+      for (std::uint32_t row = 0; row < num_rows; ++row)
         for (auto expert : tokens.next_token()) {
           auto& [active, rows] = load[host_of({layer, expert})];
           active.insert(expert);
           ++rows;
         }
-      size_t max_active = 0;
-      uint32_t max_rows = 0;
+      std::size_t max_active = 0;
+      std::uint32_t max_rows = 0;
       for (const auto& [id, at] : load) {
         max_active = std::max(max_active, at.first.size());
         max_rows = std::max(max_rows, at.second);
@@ -342,9 +343,9 @@ void print_placements() {
   std::printf("| hosts | routing | rows | placement | hosts a layer | messages a step | most active experts "
               "of a host | "
               "most rows of a host | ms a layer |\n|---|---|---|---|---|---|---|---|---|\n");
-  for (uint32_t num_hosts : {16U, 100U, 1000U}) {
+  for (std::uint32_t num_hosts : {16U, 100U, 1000U}) {
     const auto even = [num_hosts](expert_id x) {
-      return worker_id{1 + (uint64_t{x.layer} * num_experts + x.index) % num_hosts};
+      return worker_id{1 + (std::uint64_t{x.layer} * num_experts + x.index) % num_hosts};
     };
     cluster workers{num_hosts, 0};
     workers.settle();
@@ -355,30 +356,9 @@ void print_placements() {
       print_placement(name, kind, 64, num_hosts, "even over all", even);
       print_placement(name, kind, 64, num_hosts, "target", placed);
     }
-    placement_target grouped = [num_hosts] {
-      placement_target result{{1, {}}};
-      result.set_layers(std::vector<uint32_t>(num_layers, num_experts));
-      for (uint64_t id = 1; id <= num_hosts; ++id)
-        result.add_host({id}, UINT64_MAX);
-      for (uint32_t layer = 0; layer < num_layers; ++layer) {
-        router tokens{routing_kind::topics, layer};
-        coactivation counts{num_experts};
-        for (int token = 0; token < 2000; ++token) {
-          const auto chosen = tokens.next_token();
-          for (size_t a = 0; a < top_k; ++a)
-            for (size_t b = a; b < top_k; ++b)
-              counts.add(chosen[a], chosen[b], 1);
-        }
-        result.set_coactivation(layer, std::move(counts));
-      }
-      result.repair({});
-      return result;
-    }();
-    const auto in_groups = [&grouped](expert_id x) { return grouped.hosts(x).front(); };
-    for (uint32_t num_rows : {4U, 64U}) {
+    for (std::uint32_t num_rows : {4U, 64U}) {
       print_placement("topics", routing_kind::topics, num_rows, num_hosts, "even over all", even);
       print_placement("topics", routing_kind::topics, num_rows, num_hosts, "target", placed);
-      print_placement("topics", routing_kind::topics, num_rows, num_hosts, "target, grouped", in_groups);
     }
   }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Is the automatic plan of kernels as fast as the fastest that can be forced? For each format and number of rows.
+"""Compares the automatic plan of kernels with the fastest forced one, for each format and number of rows.
 
     plan_cells.py --model DIR [--build build/release] [--work DIR] [--rounds 3] [--quick] [--columns "16 bit,int8,int4"]
                   [--cells prefill] [--threads N] [--plan FILE] [--peer FILE] [--json FILE]
@@ -128,7 +128,7 @@ class Bench:
         subprocess.run([*self.program, *self.threads, "--plans", str(self.plans)], check=True)
         names = {path.stem for path in self.plans.glob("*.txt")}
         sets = [name for name in names if "." not in name]
-        # The plans that force a kernel begin as the best set's default does.
+        # The plans that force a kernel begin like the best set's default.
         forced = next(path for path in self.plans.glob("*.*.txt"))
         best = forced.read_text(encoding="utf-8").split("\nset ")[1].split("\n")[0]
         assert best in sets, (best, sets)
@@ -143,7 +143,7 @@ class Bench:
         engine = Engine(AUTOMATIC, [*self.program, *self.flags(column)])
         engine.close()
         kept = list(self.work.glob("kernel-plan-*.txt"))
-        if not kept:  # too busy to measure: engine_bench has said so
+        if not kept:  # too busy to measure, as engine_bench has reported
             print(f"{column}: no plan was measured; the default is what a server would take", file=sys.stderr)
             return (self.plans / f"{best}.txt").read_text(encoding="utf-8")
         return kept[0].read_text(encoding="utf-8")

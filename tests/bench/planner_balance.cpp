@@ -42,25 +42,26 @@ double seconds_of(const std::chrono::steady_clock::time_point& start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-planner_input make_input(std::vector<planner_window> windows, uint32_t num_devices, uint32_t slots) {
+planner_input make_input(std::vector<planner_window> windows, std::uint32_t num_devices,
+                         std::uint32_t slots) {
   planner_input input;
   for (const auto& rows : windows.at(0).rows)
     input.present.emplace_back(rows.size());
   for (const auto& rows : windows[0].rows)
     input.history.counts.emplace_back(rows.size());
   input.expert_bytes.assign(input.present.size(), 5'500'000);
-  for (uint32_t device = 1; device <= num_devices; ++device)
+  for (std::uint32_t device = 1; device <= num_devices; ++device)
     input.workers.push_back({{device}, slots * input.present.size()});
   input.constraints.max_layer_experts = slots;
   for (const auto& window : windows)
-    for (size_t layer = 0; layer < input.present.size(); ++layer)
-      for (size_t expert = 0; expert < input.present[layer].size(); ++expert)
+    for (std::size_t layer = 0; layer < input.present.size(); ++layer)
+      for (std::size_t expert = 0; expert < input.present[layer].size(); ++expert)
         input.history.counts[layer][expert] += window.rows[layer][expert];
   input.history.windows = std::move(windows);
   return input;
 }
 
-/// Balance alone.
+/// Only balance has a cost.
 planner_costs costs_of_load() {
   planner_costs costs;
   costs.expert_ns = 0;
@@ -81,12 +82,12 @@ hosting hosts_after(const planner_input& input, const placement_plan& planned) {
 
 /// [layers][windows] busiest device over the mean
 std::vector<std::vector<double>> judge(const hosting& hosts, const std::vector<planner_window>& windows,
-                                       uint32_t num_devices) {
+                                       std::uint32_t num_devices) {
   std::vector<std::vector<double>> result(hosts.size());
   for (const auto& window : windows)
-    for (size_t layer = 0; layer < hosts.size(); ++layer) {
+    for (std::size_t layer = 0; layer < hosts.size(); ++layer) {
       std::vector<double> loads(num_devices);
-      for (size_t expert = 0; expert < hosts[layer].size(); ++expert)
+      for (std::size_t expert = 0; expert < hosts[layer].size(); ++expert)
         for (auto host : hosts[layer][expert])
           loads[host.value - 1] +=
               window.rows[layer][expert] / static_cast<double>(hosts[layer][expert].size());
@@ -110,7 +111,7 @@ std::vector<double> resampled_means(const std::vector<double>& values) {
   std::vector<double> means;
   for (int sample = 0; sample < num_resamples; ++sample) {
     double sum = 0;
-    for (size_t draw = 0; draw < values.size(); ++draw)
+    for (std::size_t draw = 0; draw < values.size(); ++draw)
       sum += values[random() % values.size()];
     means.push_back(sum / static_cast<double>(values.size()));
   }
@@ -123,7 +124,7 @@ verdict make_verdict(const std::vector<std::vector<double>>& layers) {
   result.windows.assign(layers.at(0).size(), 0);
   for (const auto& layer : layers) {
     result.worst += *std::max_element(layer.begin(), layer.end()) / static_cast<double>(layers.size());
-    for (size_t window = 0; window < layer.size(); ++window)
+    for (std::size_t window = 0; window < layer.size(); ++window)
       result.windows[window] += layer[window] / static_cast<double>(layers.size());
   }
   result.average = std::accumulate(result.windows.begin(), result.windows.end(), 0.0)
@@ -138,7 +139,7 @@ verdict make_verdict(const std::vector<std::vector<double>>& layers) {
 /// neither
 int compare(const verdict& left, const verdict& right) {
   auto differences = left.windows;
-  for (size_t window = 0; window < differences.size(); ++window)
+  for (std::size_t window = 0; window < differences.size(); ++window)
     differences[window] -= right.windows[window];
   const auto means = resampled_means(differences);
   if (means[means.size() - 1 - means.size() / 40] < -1e-9)
@@ -157,7 +158,8 @@ struct tally {
 constexpr planner_strategy rivals[] = {planner_strategy::fixed, planner_strategy::greedy,
                                        planner_strategy::anticorrelated, planner_strategy::replicated};
 
-nlohmann::json judge_case(const activation_trace& trace, uint32_t num_devices, uint32_t slots, tally& sum) {
+nlohmann::json judge_case(const activation_trace& trace, std::uint32_t num_devices, std::uint32_t slots,
+                          tally& sum) {
   const auto half = static_cast<std::ptrdiff_t>(trace.windows.size() / 2);
   const std::vector<planner_window> past{trace.windows.begin(), trace.windows.begin() + half};
   const std::vector<planner_window> future{trace.windows.begin() + half, trace.windows.end()};
@@ -196,7 +198,7 @@ nlohmann::json judge_case(const activation_trace& trace, uint32_t num_devices, u
   return record;
 }
 
-void print_moves(const activation_trace& trace, uint32_t num_devices, uint32_t slots) {
+void print_moves(const activation_trace& trace, std::uint32_t num_devices, std::uint32_t slots) {
   auto input = make_input(trace.windows, num_devices, slots);
   input.costs.rows_per_step =
       8 * static_cast<double>(input.present.at(0).size()); // 64 rows that choose an eighth
@@ -211,7 +213,7 @@ void print_moves(const activation_trace& trace, uint32_t num_devices, uint32_t s
   std::printf("\n");
 }
 
-void print_scale(uint32_t num_devices, uint32_t num_windows, bool with_present, double message_ns) {
+void print_scale(std::uint32_t num_devices, std::uint32_t num_windows, bool with_present, double message_ns) {
   const synthetic_shape shape{58, 256, num_windows, 4096};
   const auto trace = drifting_trace(shape, 7);
   auto input = make_input(trace.windows, num_devices, 256);
@@ -236,7 +238,7 @@ void print_scales() {
               "million evaluations | optimum | "
               "ms a step before | after | messages before | after | loads "
               "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-  for (uint32_t devices : {32U, 100U})
+  for (std::uint32_t devices : {32U, 100U})
     for (auto with_present : {false, true})
       for (auto message_ns : {0.0, 140'000.0})
         print_scale(devices, 16, with_present, message_ns);
@@ -269,8 +271,8 @@ int run(const std::vector<std::string>& files, const std::string& json_file) {
                 "| over it |\n"
                 "|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (const auto& trace : traces)
-      for (uint32_t devices : {4U, 8U, 16U}) {
-        const auto experts = static_cast<uint32_t>(trace.windows.at(0).rows.at(0).size());
+      for (std::uint32_t devices : {4U, 8U, 16U}) {
+        const auto experts = static_cast<std::uint32_t>(trace.windows.at(0).rows.at(0).size());
         const auto places = redundant ? experts + (experts + 3) / 4 : experts;
         records.push_back(judge_case(trace, devices, (places + devices - 1) / devices, sum));
       }
@@ -281,8 +283,8 @@ int run(const std::vector<std::string>& files, const std::string& json_file) {
   std::printf("\nDefault costs, from static: us a step, messages a step, loads\n\n"
               "| trace | D | static | greedy | EPLB-like | search |\n|---|---|---|---|---|---|\n");
   for (const auto& trace : traces)
-    for (uint32_t devices : {8U, 16U}) {
-      const auto experts = static_cast<uint32_t>(trace.windows.at(0).rows.at(0).size());
+    for (std::uint32_t devices : {8U, 16U}) {
+      const auto experts = static_cast<std::uint32_t>(trace.windows.at(0).rows.at(0).size());
       print_moves(trace, devices, (experts + experts / 4 + devices - 1) / devices);
     }
   print_scales();

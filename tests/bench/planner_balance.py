@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws what planner_balance --json has measured: how busy the busiest device is, by strategy and devices, as a PNG.
+"""Draws the results of planner_balance --json: the load of the busiest device, by strategy and devices, as a PNG.
 
     build/release/tests/planner_balance tests/bench/traces/*.jsonl --json balance.json
     tests/bench/planner_balance.py balance.json --out balance.png

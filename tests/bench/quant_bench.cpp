@@ -42,8 +42,8 @@ const candidate candidates[] = {
 };
 constexpr std::size_t num_candidates = std::size(candidates);
 
-// With --clock cpu --threads 1: the thread's processor time, which other processes on the same cores disturb
-// less.
+// --clock cpu --threads 1 measures the thread's processor time, which other processes on the same cores
+// disturb less.
 bool cpu_clock = false;
 
 double now_microseconds() {
@@ -54,7 +54,7 @@ double now_microseconds() {
 
 using expert_set = std::vector<expert_weights>;
 
-// One random expert a format, copied: what is read is what counts.
+// One random expert per format, copied: only the bytes read matter.
 expert_set make_experts(const candidate& c, const std::vector<float>& up, const std::vector<float>& down) {
   const auto first = packed_matrix::pack(c.format, view_of(up.data(), ffn, hidden));
   const auto second = packed_matrix::pack(c.format, view_of(down.data(), hidden, ffn));

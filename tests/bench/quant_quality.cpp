@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/model/local_forward.hpp"
+#include "kernels/model/required_tensors.hpp"
 #include "kernels/model/weights.hpp"
 #include "kernels/sampling.hpp"
 #include "kernels/self_test.hpp"
@@ -52,8 +53,8 @@ void round_to_q4_0(std::span<float> weights) {
   }
 }
 
-/// A checkpoint whose experts have been through Q4_0, and the dense side if asked; products are the plain
-/// BF16 ones.
+/// A checkpoint whose experts (and dense side, if requested) were rounded to Q4_0; products are plain BF16
+/// ones.
 class q4_0_source final : public model::cpu_weights {
  public:
   explicit q4_0_source(std::shared_ptr<const model::checkpoint> weights, const model::model_config& config,
@@ -67,24 +68,25 @@ class q4_0_source final : public model::cpu_weights {
 
   std::string description() const override { return "Q4_0"; }
 
-  std::vector<float> floats(const std::string& name) const override { return plain_.floats(name); }
+  std::vector<float> floats(const model::tensor_requirement& tensor) const override {
+    return plain_.floats(tensor);
+  }
 
-  kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override {
-    if (plain || !dense_)
-      return plain_.matrix(names, plain);
+  kernels::packed_matrix matrix(const model::matrix_ref& ref) const override {
+    if (ref.storage != model::matrix_storage::quantizable || !dense_)
+      return plain_.matrix(ref);
     std::vector<float> values;
-    for (const auto& name : names) {
-      const auto some = rounded(name);
+    for (const auto& part : ref.parts) {
+      const auto some = rounded(part.name);
       values.insert(values.end(), some.begin(), some.end());
     }
-    const std::size_t cols = weights_->at(names.front()).shape.back();
     auto result = kernels::packed_matrix::pack(kernels::format_for(type()),
-                                               kernels::view_of(values.data(), values.size() / cols, cols));
+                                               kernels::view_of(values.data(), ref.outputs(), ref.inputs()));
     finish(result);
     return result;
   }
 
-  kernels::expert_weights mlp(const std::string& prefix) const override { return plain_.mlp(prefix); }
+  kernels::expert_weights mlp(const model::mlp_ref& ref) const override { return plain_.mlp(ref); }
 
   model::embedding_rows embeddings() const override { return plain_.embeddings(); }
 
@@ -92,15 +94,15 @@ class q4_0_source final : public model::cpu_weights {
     const auto names = model::expert_tensors(config(), layer, expert);
     const auto hidden = config().hidden;
     const auto ffn = config().layers[layer].moe()->intermediate;
-    const auto gate = rounded(names.gate);
-    const auto up = rounded(names.up);
-    const auto down = rounded(names.down);
+    const auto gate = rounded(names.gate.name);
+    const auto up = rounded(names.up->name);
+    const auto down = rounded(names.down.name);
     const auto format = kernels::format_for(type());
     kernels::expert_weights result;
     result.gate_up = kernels::packed_matrix::pack_gate_up(format, kernels::view_of(gate.data(), ffn, hidden),
                                                           kernels::view_of(up.data(), ffn, hidden));
     result.down = kernels::packed_matrix::pack(format, kernels::view_of(down.data(), hidden, ffn));
-    finish(result);
+    finish(result, names, {});
     return result;
   }
 
@@ -120,7 +122,7 @@ class q4_0_source final : public model::cpu_weights {
   bool dense_;
 };
 
-/// Which weights go through Q4_0.
+/// The weights that are rounded to Q4_0.
 enum class q4_0 : std::uint8_t { none, experts, all };
 
 struct mode {
@@ -229,7 +231,7 @@ int run(const std::vector<std::string>& arguments) {
   const auto config = model::load_config(folder);
   auto weights = std::make_shared<model::checkpoint>(model::checkpoint::open(folder));
   weights->match(config);
-  const auto type = model::resolve_dtype(model::dtype_choice::automatic, *weights);
+  const auto type = model::resolve_dtype(model::dtype_choice::automatic, *weights, config);
   const auto tokenizer = text::tokenizer::load(folder);
   const auto domains = read_domains(heldout, *tokenizer, records, config.max_context);
   kernels::thread_pool pool({.threads = threads});

@@ -57,7 +57,7 @@ def settled_counters(pages, before, least):
             return rows
         if time.monotonic() > deadline:
             raise SystemExit(f"record_activations: not yet {least} rows in each layer: {grown}")
-        time.sleep(0.05)  # between two questions to another process: it tells of no event that could be awaited
+        time.sleep(0.05)  # polls another process: it has no event to wait for
 
 
 def complete(server, prompt, tokens, temperature, seed):

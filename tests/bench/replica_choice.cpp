@@ -36,11 +36,11 @@ using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 using time_point = queue_news::time_point;
 
-constexpr uint32_t num_hosts = 8;
-constexpr uint32_t num_experts = 64;
-constexpr uint32_t num_workers = 4;
-constexpr uint32_t num_rows = 64;
-constexpr uint32_t top_k = 8;
+constexpr std::uint32_t num_hosts = 8;
+constexpr std::uint32_t num_experts = 64;
+constexpr std::uint32_t num_workers = 4;
+constexpr std::uint32_t num_rows = 64;
+constexpr std::uint32_t top_k = 8;
 constexpr auto way = microseconds{100};
 constexpr auto expert_time = microseconds{20};
 constexpr auto row_time = microseconds{1};
@@ -51,7 +51,7 @@ constexpr std::array<const char*, 6> rule_names{"modulo", "random", "own", "news
 
 struct scenario {
   const char* name;
-  uint32_t copies;
+  std::uint32_t copies;
   double skew;                          ///< Zipf exponent of the experts
   std::array<double, num_hosts> slower; ///< factor of a host's times
   double stall = 0;                     ///< part of the time that host 0 does nothing, in periods of 50 ms
@@ -61,10 +61,10 @@ struct scenario {
 class model {
  public:
   model(const scenario& about, rule by) : about_(about), rule_(by), random_(7) {
-    for (uint32_t expert = 0; expert < num_experts; ++expert) {
+    for (std::uint32_t expert = 0; expert < num_experts; ++expert) {
       popularity_.push_back(1 / std::pow(expert + 1, about.skew));
       auto& entry = placement_.experts.emplace_back();
-      for (uint32_t copy = 0; copy < about.copies; ++copy)
+      for (std::uint32_t copy = 0; copy < about.copies; ++copy)
         entry.hosts.push_back(id_of((expert * 5 + copy * (1 + expert / num_hosts % 3)) % num_hosts));
       std::sort(entry.hosts.begin(), entry.hosts.end());
       entry.hosts.erase(std::unique(entry.hosts.begin(), entry.hosts.end()), entry.hosts.end());
@@ -73,7 +73,7 @@ class model {
   }
 
   void run() {
-    for (uint32_t worker = 0; worker < num_workers; ++worker)
+    for (std::uint32_t worker = 0; worker < num_workers; ++worker)
       at(start_ + microseconds{37 * worker}, [this, worker] { begin_layer(worker); });
     while (!events_.empty() && events_.top().when < start_ + span) {
       const auto next = events_.top();
@@ -90,7 +90,7 @@ class model {
       sum += static_cast<double>(took.count());
     const auto count = layers_.size();
     std::printf("  %-7s %8.0f layers/s   %7.0f us mean   %7.0f us p99\n",
-                rule_names.at(static_cast<size_t>(rule_)), static_cast<double>(count) / 2,
+                rule_names.at(static_cast<std::size_t>(rule_)), static_cast<double>(count) / 2,
                 sum / static_cast<double>(count) / 1e3,
                 static_cast<double>(layers_[count * 99 / 100].count()) / 1e3);
   }
@@ -98,7 +98,7 @@ class model {
  private:
   struct event {
     time_point when;
-    uint64_t action;
+    std::uint64_t action;
 
     bool operator<(const event& other) const {
       return std::pair{when, action} > std::pair{other.when, other.action};
@@ -106,49 +106,49 @@ class model {
   };
 
   struct host_state {
-    time_point free{};    ///< when what it has is computed
-    uint64_t rows = 0;    ///< that it holds or that travel to it
-    uint64_t arrived = 0; ///< of these, what it holds
+    time_point free{};         ///< when its work is done
+    std::uint64_t rows = 0;    ///< that it holds or that are under way to it
+    std::uint64_t arrived = 0; ///< of these, what it holds
   };
 
   struct worker_state {
-    uint64_t serial = 0;
-    uint32_t open = 0; ///< batches of the layer without an answer
+    std::uint64_t serial = 0;
+    std::uint32_t open = 0; ///< batches of the layer without an answer
     time_point since{};
-    std::array<uint64_t, num_hosts> outstanding{};
+    std::array<std::uint64_t, num_hosts> outstanding{};
     std::array<queue_news, num_hosts> news;
   };
 
-  static worker_id id_of(uint32_t host) { return worker_id{host + 1}; }
+  static worker_id id_of(std::uint32_t host) { return worker_id{host + 1}; }
 
-  static uint32_t host_of(worker_id id) { return static_cast<uint32_t>(id.value - 1); }
+  static std::uint32_t host_of(worker_id id) { return static_cast<std::uint32_t>(id.value - 1); }
 
   void at(time_point when, std::function<void()> action) {
     actions_.emplace(++last_action_, std::move(action));
     events_.push({when, last_action_});
   }
 
-  uint64_t known(const worker_state& worker, uint32_t host) const {
+  std::uint64_t known(const worker_state& worker, std::uint32_t host) const {
     return rule_ == rule::oracle ? hosts_[host].rows
            : rule_ == rule::own  ? worker.outstanding[host]
                                  : worker.outstanding[host] + worker.news[host].rows(now_);
   }
 
-  /// A placement in which the rule has chosen already, or the whole one where plan_dispatch chooses of two.
+  /// A placement reduced to the rule's choices, or the whole one if plan_dispatch chooses of two.
   layer_placement choices(const std::vector<expert_entries>& entries, worker_state& worker) {
     if (rule_ == rule::own || rule_ == rule::news)
       return placement_;
     auto result = placement_;
-    std::array<uint64_t, num_hosts> planned{};
+    std::array<std::uint64_t, num_hosts> planned{};
     for (const auto& wanted : entries) {
       auto& hosts = result.experts[wanted.expert].hosts;
-      size_t chosen = 0;
+      std::size_t chosen = 0;
       if (rule_ == rule::modulo)
         chosen = (worker.serial + wanted.expert) % hosts.size();
       else if (rule_ == rule::random)
         chosen = random_() % hosts.size();
       else
-        for (size_t i = 1; i < hosts.size(); ++i)
+        for (std::size_t i = 1; i < hosts.size(); ++i)
           if (known(worker, host_of(hosts[i])) + planned[host_of(hosts[i])]
               < known(worker, host_of(hosts[chosen])) + planned[host_of(hosts[chosen])])
             chosen = i;
@@ -160,12 +160,12 @@ class model {
 
   std::vector<expert_entries> draw() {
     std::vector<expert_entries> entries;
-    for (uint32_t expert = 0; expert < num_experts; ++expert)
+    for (std::uint32_t expert = 0; expert < num_experts; ++expert)
       entries.push_back({expert, {}});
-    for (uint32_t row = 0; row < num_rows; ++row) {
+    for (std::uint32_t row = 0; row < num_rows; ++row) {
       auto left = popularity_;
-      for (uint32_t place = 0; place < top_k; ++place) {
-        const auto expert = std::discrete_distribution<uint32_t>{left.begin(), left.end()}(random_);
+      for (std::uint32_t place = 0; place < top_k; ++place) {
+        const auto expert = std::discrete_distribution<std::uint32_t>{left.begin(), left.end()}(random_);
         left[expert] = 0;
         entries[expert].slots.push_back(row * top_k + place);
       }
@@ -174,7 +174,7 @@ class model {
     return entries;
   }
 
-  void begin_layer(uint32_t number) {
+  void begin_layer(std::uint32_t number) {
     auto& worker = workers_[number];
     worker.since = now_;
     const auto entries = draw();
@@ -183,7 +183,7 @@ class model {
     knowledge.ahead = [&](worker_id id) { return known(worker, host_of(id)); };
     const auto plan = plan_dispatch(entries, 0, top_k, choices(entries, worker), knowledge,
                                     ++worker.serial * num_workers + number);
-    worker.open = static_cast<uint32_t>(plan.shares.size());
+    worker.open = static_cast<std::uint32_t>(plan.shares.size());
     for (const auto& share : plan.shares) {
       const auto host = host_of(share.host);
       const auto rows = share.slots.size();
@@ -194,7 +194,7 @@ class model {
     }
   }
 
-  void arrive(uint32_t number, uint32_t host, uint64_t rows, uint64_t experts) {
+  void arrive(std::uint32_t number, std::uint32_t host, std::uint64_t rows, std::uint64_t experts) {
     auto& state = hosts_[host];
     state.arrived += rows;
     auto begins = std::max(state.free, now_);
@@ -207,7 +207,8 @@ class model {
     }
     const auto work = experts * nanoseconds{expert_time} + rows * nanoseconds{row_time};
     state.free =
-        begins + nanoseconds{static_cast<int64_t>(static_cast<double>(work.count()) * about_.slower[host])};
+        begins
+        + nanoseconds{static_cast<std::int64_t>(static_cast<double>(work.count()) * about_.slower[host])};
     at(state.free, [=, this] {
       hosts_[host].rows -= rows;
       hosts_[host].arrived -= rows;
@@ -216,7 +217,7 @@ class model {
     });
   }
 
-  void answer(uint32_t number, uint32_t host, uint64_t rows, uint64_t queued) {
+  void answer(std::uint32_t number, std::uint32_t host, std::uint64_t rows, std::uint64_t queued) {
     auto& worker = workers_[number];
     worker.outstanding[host] -= rows;
     worker.news[host].heard(queued, worker.outstanding[host], now_);
@@ -236,8 +237,8 @@ class model {
   std::array<host_state, num_hosts> hosts_;
   std::array<worker_state, num_workers> workers_;
   std::priority_queue<event> events_;
-  std::map<uint64_t, std::function<void()>> actions_;
-  uint64_t last_action_ = 0;
+  std::map<std::uint64_t, std::function<void()>> actions_;
+  std::uint64_t last_action_ = 0;
   std::vector<nanoseconds> layers_;
 };
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""What servers add to engines: decode throughput at batch 32 through the REST API, and a Poisson load, side by side.
+"""The cost of servers over engines: decode throughput at batch 32 through the REST API, and a Poisson load, side by
+side.
 
     serving_bench.py --build build/release --model DIR [--flags "--expert-quant int8 …"] [--rounds 5] [--json FILE]
                      [--peer-build DIR --peer-model FILE.gguf] [--rates 0.75,1.5,0] [--parts batch,poisson,start]
@@ -51,7 +52,7 @@ class Server:
                 self.stop()
                 self.log.seek(0)
                 raise RuntimeError(f"{name} did not start:\n{self.log.read()[-2000:]}")
-            time.sleep(0.01)  # between two questions to another process
+            time.sleep(0.01)  # polls another process
         self.ready_seconds = time.perf_counter() - self.started
 
     def request(self, method, path, body=None):
@@ -100,8 +101,8 @@ def start_troupe(args, command, *extra):
 def start_peer(args):
     port = free_port()
     argv = [*args.run_with.split(), os.path.join(args.peer_build, "bin", "llama-server"), "-m", args.peer_model]
-    # 256 positions a slot; without reuse of graphs, with which it has aborted under such a load; without its
-    # llama.log, which it would leave where this runs.
+    # 256 positions a slot; without reuse of graphs, with which it has aborted under such a load; without llama.log,
+    # which it would leave in this folder.
     slots = ["-np", str(args.peer_slots), "-c", str(256 * args.peer_slots)]
     argv += ["--host", "127.0.0.1", "--port", str(port), "-t", str(args.threads), *slots, "-no-gr", "--log-disable"]
     return Server("llama-server", argv, port, "/health")
@@ -113,7 +114,7 @@ def batch_part(args, servers):
     rates = {"engine": [], **{server.name: [] for server in servers}}
     for number in range(args.rounds):
         with locked(args.lock):
-            prefill = engine.ask(f"prefill {BATCH * PROMPT}")["seconds"]  # which gives the first token
+            prefill = engine.ask(f"prefill {BATCH * PROMPT}")["seconds"]  # includes the first token
             decode = engine.ask(f"decode {BATCH} {STEPS - 1}")["seconds"]
             rates["engine"].append(BATCH * STEPS / (prefill + decode))
             for server in servers:

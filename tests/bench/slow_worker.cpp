@@ -54,26 +54,26 @@ namespace {
 using namespace troupe;
 using namespace std::chrono_literals;
 
-constexpr uint32_t num_hosts = 4;
+constexpr std::uint32_t num_hosts = 4;
 constexpr auto way = 50us; ///< of a message between processes
 constexpr auto warm_up = 60ms;
 constexpr auto span = 300ms;
 constexpr double worthwhile = 1.02;
-constexpr uint32_t micro_batches[] = {1, 2, 3, 4, 6, 8};
+constexpr std::uint32_t micro_batches[] = {1, 2, 3, 4, 6, 8};
 
 struct scenario {
   const char* name;
-  uint32_t workers;   ///< attention workers
-  uint32_t sequences; ///< of each
-  uint32_t replicas;
+  std::uint32_t workers;   ///< attention workers
+  std::uint32_t sequences; ///< of each
+  std::uint32_t replicas;
   double slowness;                      ///< factor of the slow host's times
   std::chrono::milliseconds next_in{0}; ///< after which the next host is the slow one; 0: always the first
 };
 
-/// Holds tasks until all attention workers have brought one.
+/// Holds tasks until every attention worker has submitted one.
 class barrier {
  public:
-  explicit barrier(size_t parties) : parties_(parties) {}
+  explicit barrier(std::size_t parties) : parties_(parties) {}
 
   void arrive(std::function<void()> task) {
     waiting_.push_back(std::move(task));
@@ -84,7 +84,7 @@ class barrier {
   }
 
  private:
-  size_t parties_;
+  std::size_t parties_;
   std::vector<std::function<void()>> waiting_;
 };
 
@@ -112,7 +112,7 @@ class delay_line {
   caf::actor actor_;
 };
 
-/// An attention engine behind a network: what a step sends to experts and what they answer travels. With
+/// An attention engine behind a network: what a step sends to experts, and their answers, are delayed. With
 /// barriers it waits for the other workers at both ends.
 class distant_attention_engine : public attention_engine {
  public:
@@ -121,9 +121,11 @@ class distant_attention_engine : public attention_engine {
 
   const model_shape& shape() const override { return inner_->shape(); }
 
-  uint32_t block_tokens() const override { return inner_->block_tokens(); }
+  std::uint32_t block_tokens() const override { return inner_->block_tokens(); }
 
-  uint32_t num_blocks() const override { return inner_->num_blocks(); }
+  std::uint32_t num_blocks() const override { return inner_->num_blocks(); }
+
+  std::vector<kv_reach> kv_reaches() const override { return inner_->kv_reaches(); }
 
   void begin(micro_batch_ptr batch, attention_done done) override {
     inner_->begin(std::move(batch), distant(std::move(done)));
@@ -145,7 +147,7 @@ class distant_attention_engine : public attention_engine {
  private:
   attention_done distant(attention_done done) {
     return [this, done = std::move(done)](micro_batch_ptr batch, attention_result result) {
-      if (result.finished) { // nothing travels, and nobody waits: the next step begins at once
+      if (result.finished) { // nothing is sent, and nothing waits: the next step begins at once
         done(std::move(batch), std::move(result));
         return;
       }
@@ -169,7 +171,7 @@ class slow_cluster : public serving_system {
  public:
   /// @param in_flight  micro-batches of a worker; 0: the barrier-synchronous mode
   /// @returns tokens per second
-  double measure(const scenario& about, uint32_t in_flight) {
+  double measure(const scenario& about, std::uint32_t in_flight) {
     SetUp();
     const auto rate = run_load(about, in_flight);
     TearDown();
@@ -189,12 +191,12 @@ class slow_cluster : public serving_system {
  private:
   void TestBody() override {}
 
-  double run_load(const scenario& about, uint32_t in_flight) {
+  double run_load(const scenario& about, std::uint32_t in_flight) {
     delay_line line(system);
     root(line.actor());
     barriers held{barrier{about.workers}, barrier{about.workers}};
     std::vector<host> hosts;
-    for (uint32_t number = 0; number < num_hosts; ++number) {
+    for (std::uint32_t number = 0; number < num_hosts; ++number) {
       hosts.push_back(add_host("expert-" + std::to_string(number)));
       load(hosts.back(), all_experts([&](expert_id id) {
              const auto first = id.index % num_hosts;
@@ -202,18 +204,18 @@ class slow_cluster : public serving_system {
            }));
     }
     std::vector<worker> workers;
-    for (uint32_t number = 0; number < about.workers; ++number)
+    for (std::uint32_t number = 0; number < about.workers; ++number)
       workers.push_back(add_distant(number, about.sequences, line, in_flight == 0 ? &held : nullptr,
                                     std::max(1U, in_flight)));
     for (const auto& at : workers)
       publish(at);
     outcomes results;
     const auto client = add_client(results);
-    for (uint32_t number = 0; number < about.workers; ++number)
-      for (uint32_t sequence = 0; sequence < about.sequences; ++sequence)
+    for (std::uint32_t number = 0; number < about.workers; ++number)
+      for (std::uint32_t sequence = 0; sequence < about.sequences; ++sequence)
         submit(workers[number], client, make_request(number * about.sequences + sequence + 1, 2, 1000));
     hosts[0].device->slow_down(about.slowness);
-    uint32_t slow = 0;
+    std::uint32_t slow = 0;
     const auto pass = [&](std::chrono::milliseconds time) {
       const auto step = about.next_in > 0ms ? about.next_in : time;
       for (auto passed = 0ms; passed < time; passed += step) {
@@ -235,8 +237,8 @@ class slow_cluster : public serving_system {
     return static_cast<double>(tokens) / std::chrono::duration<double>(span).count();
   }
 
-  worker add_distant(uint32_t number, uint32_t sequences, delay_line& line, barriers* held,
-                     uint32_t in_flight) {
+  worker add_distant(std::uint32_t number, std::uint32_t sequences, delay_line& line, barriers* held,
+                     std::uint32_t in_flight) {
     worker result;
     result.address = {{1 + number}, worker_role::attention, "attention-" + std::to_string(number), ""};
     result.device = std::make_shared<simulated_device>(system);
@@ -265,8 +267,8 @@ class slow_cluster : public serving_system {
   }
 
   /// In decode each row is a token.
-  static uint64_t rows_of(const std::vector<worker>& workers) {
-    uint64_t result = 0;
+  static std::uint64_t rows_of(const std::vector<worker>& workers) {
+    std::uint64_t result = 0;
     for (const auto& at : workers)
       result += at.metrics->rows;
     return result;
@@ -274,7 +276,7 @@ class slow_cluster : public serving_system {
 };
 
 nlohmann::json run_scenario(const scenario& about) {
-  const auto rate_of = [&](uint32_t in_flight) { return slow_cluster{}.measure(about, in_flight); };
+  const auto rate_of = [&](std::uint32_t in_flight) { return slow_cluster{}.measure(about, in_flight); };
   const auto held = rate_of(0);
   nlohmann::json record{
       {"scenario", about.name}, {"workers", about.workers}, {"replicas", about.replicas}, {"barrier", held}};
@@ -289,7 +291,7 @@ nlohmann::json run_scenario(const scenario& about) {
   const auto enough =
       std::find_if(rates.begin(), rates.end(), [&](double rate) { return rate * worthwhile >= best; });
   record["limit"] = micro_batches[enough - rates.begin()];
-  std::printf(" %u | %.2f |\n", record["limit"].get<uint32_t>(), best / held);
+  std::printf(" %u | %.2f |\n", record["limit"].get<std::uint32_t>(), best / held);
   return record;
 }
 

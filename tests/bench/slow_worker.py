@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""One expert worker is slow: what the asynchronous cluster does then, against a barrier-synchronous one.
+"""One expert worker is slow: the asynchronous cluster compared with a barrier-synchronous one.
 
     slow_worker.py --build build/release [--out slow_worker.png] [--model deploy/demo-model/model]
 
@@ -31,7 +31,7 @@ from cluster import Cluster  # noqa: E402
 from token_times import Load, tokens_of  # noqa: E402
 
 MANY = 1_000_000  # requests: --duration ends the load
-HEDGE_MS = 50  # as in actors/defaults.hpp: a batch that waits longer is sent again
+HEDGE_MS = 50  # as in actors/protocol/defaults.hpp: hedges a batch that waits longer
 
 
 class SlowProcess(threading.Thread):

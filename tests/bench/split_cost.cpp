@@ -36,10 +36,10 @@
 #include "actors/engine/model_expert_engine.hpp"
 #include "actors/expert/expert_host.hpp"
 #include "actors/expert/expert_host_metrics.hpp"
-#include "actors/transport/transport.hpp"
+#include "actors/transport/caf/transport.hpp"
 #include "kernels/self_test.hpp"
-#include "services/process/compute.hpp"
-#include "services/process/model_source.hpp"
+#include "services/model/compute.hpp"
+#include "services/model/model_source.hpp"
 
 namespace {
 
@@ -48,37 +48,38 @@ using namespace std::chrono_literals;
 using clock_type = std::chrono::steady_clock;
 using json = nlohmann::json;
 
-/// Positions of a sequence: a short prompt and what a run decodes.
-constexpr uint32_t max_positions = 512;
-constexpr uint32_t prompt_tokens = 4;
-constexpr uint64_t kv_cache_bytes = uint64_t{1} << 30;
+/// Positions of a sequence: a short prompt plus the decoded tokens.
+constexpr std::uint32_t max_positions = 512;
+constexpr std::uint32_t prompt_tokens = 4;
+constexpr std::uint64_t kv_cache_bytes = std::uint64_t{1} << 30;
 
 struct arguments {
   std::string mode;
   std::string model_dir;
-  uint32_t threads = 0; ///< 0: one per processor
-  uint32_t index = 0;
-  uint32_t num_hosts = 1;
-  uint32_t linger_us = 0;
+  std::uint32_t threads = 0; ///< 0: one per processor
+  std::uint32_t index = 0;
+  std::uint32_t num_hosts = 1;
+  std::uint32_t linger_us = 0;
   bool shared_memory = false;
   std::vector<std::string> experts;
 };
 
 /// Counts on the actors' threads, read between runs when nothing is under way.
 struct counted_host : expert_host_metrics {
-  explicit counted_host(uint64_t bytes) : expert_bytes(bytes) {}
+  explicit counted_host(std::uint64_t bytes) : expert_bytes(bytes) {}
 
-  void on_step(uint32_t, uint32_t, std::span<const uint64_t> rows, uint64_t compute_ns) override {
+  void on_step(std::uint32_t, std::uint32_t, std::span<const std::uint64_t> rows,
+               std::uint64_t compute_ns) override {
     ++steps;
     computing_ns += compute_ns;
     for (const auto count : rows)
       streamed_bytes += count > 0 ? expert_bytes : 0;
   }
 
-  uint64_t expert_bytes;
-  uint64_t steps = 0;
-  uint64_t streamed_bytes = 0; ///< weights, each active expert of a step once
-  uint64_t computing_ns = 0;
+  std::uint64_t expert_bytes;
+  std::uint64_t steps = 0;
+  std::uint64_t streamed_bytes = 0; ///< weights, each active expert of a step once
+  std::uint64_t computing_ns = 0;
 };
 
 struct counted_attention : attention_metrics {
@@ -89,10 +90,10 @@ struct counted_attention : attention_metrics {
     expert_ns += done.expert_ns;
   }
 
-  uint64_t iterations = 0; ///< of micro-batches
-  uint64_t attention_ns = 0;
-  uint64_t waiting_ns = 0;
-  uint64_t expert_ns = 0;
+  std::uint64_t iterations = 0; ///< of micro-batches
+  std::uint64_t attention_ns = 0;
+  std::uint64_t waiting_ns = 0;
+  std::uint64_t expert_ns = 0;
 };
 
 json usage_of(const counted_host* host) {
@@ -141,7 +142,7 @@ class process {
 
   const std::shared_ptr<compute_queue>& queue() const { return queue_; }
 
-  /// A host that holds every `num_hosts`-th expert of each layer, from `index`; returns when they are loaded.
+  /// A host with every `num_hosts`-th expert of each layer, from `index`; returns when they are loaded.
   expert_host_actor start_host(std::shared_ptr<counted_host>& counts) {
     model_expert_config engine;
     engine.shape = shape_;
@@ -155,8 +156,9 @@ class process {
     host.metrics = counts;
     const auto actor = spawn_expert_host(system_, std::move(host));
     host_order order{1, 1, {}};
-    for (uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer)
-      for (uint32_t expert = args_.index; expert < shape_.layer_experts[layer]; expert += args_.num_hosts)
+    for (std::uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer)
+      for (std::uint32_t expert = args_.index; expert < shape_.layer_experts[layer];
+           expert += args_.num_hosts)
         order.experts.push_back({layer, expert});
     caf::scoped_actor self{system_};
     self->request(actor, 300s, std::move(order))
@@ -169,7 +171,7 @@ class process {
     return actor;
   }
 
-  static worker_address address_of(uint32_t index, const std::string& endpoint) {
+  static worker_address address_of(std::uint32_t index, const std::string& endpoint) {
     return {{index + 1}, worker_role::expert, "expert-" + std::to_string(index), endpoint};
   }
 
@@ -190,17 +192,17 @@ class process {
 };
 
 struct run_plan {
-  uint32_t batch = 1;
-  uint32_t micro_batches = 1;
-  uint32_t tokens = 1; ///< of each sequence that are timed
+  std::uint32_t batch = 1;
+  std::uint32_t micro_batches = 1;
+  std::uint32_t tokens = 1; ///< of each sequence that are timed
 };
 
-/// Tokens of each sequence before the clock starts: prefill, and every buffer at its size.
-constexpr uint32_t warm_up_tokens = 4;
+/// Tokens of each sequence before the clock starts: prefill, and until all buffers have their size.
+constexpr std::uint32_t warm_up_tokens = 4;
 
 struct client_state {
   static inline const char* name = "client";
-  uint64_t seen = 0;
+  std::uint64_t seen = 0;
   clock_type::time_point start;
 };
 
@@ -208,15 +210,15 @@ using client_actor = token_receiver_actor::extend<caf::reacts_to<caf::unit_t>>;
 
 struct run_result {
   double elapsed_us = 0;
-  uint64_t tokens = 0;
+  std::uint64_t tokens = 0;
   std::string error;
 };
 
 /// The sessions of all sequences: times the tokens between warm-up and the end, then leaves.
 client_actor::behavior_type client(client_actor::stateful_pointer<client_state> self, run_plan plan,
                                    run_result* into) {
-  const uint64_t first = uint64_t{warm_up_tokens} * plan.batch;
-  const uint64_t last = first + uint64_t{plan.tokens} * plan.batch;
+  const std::uint64_t first = std::uint64_t{warm_up_tokens} * plan.batch;
+  const std::uint64_t last = first + std::uint64_t{plan.tokens} * plan.batch;
   return {
       [=](const token_update& update) {
         auto& state = self->state;
@@ -241,15 +243,16 @@ client_actor::behavior_type client(client_actor::stateful_pointer<client_state> 
 
 class attention_side {
  public:
-  /// @param experts  where the hosts are: by `directory`, each with an endpoint or in this process
+  /// @param experts  the hosts, found by `directory` at their endpoints or in this process
   attention_side(process& here, directory_actor directory, const std::vector<worker_address>& experts)
       : here_(here), directory_(std::move(directory)) {
     model_attention_config engine;
     engine.shape = here.shape();
     engine.backend = make_backend(here.source(), here.queue()->context())
                          ->load_attention({.max_positions = max_positions});
-    // Of the embeddings a row is read, not the table.
-    dense_bytes_ = engine.backend->num_bytes() - uint64_t{here.shape().vocab_size} * here.shape().row_bytes;
+    // A row of the embeddings is read, not the table.
+    dense_bytes_ =
+        engine.backend->num_bytes() - std::uint64_t{here.shape().vocab_size} * here.shape().row_bytes;
     engine.queue = here.queue();
     engine.kv_cache_bytes = kv_cache_bytes;
     engine_ = make_model_attention_engine(std::move(engine));
@@ -260,13 +263,13 @@ class attention_side {
     for (const auto count : here.shape().layer_experts) {
       layer_placement layer;
       layer.version = 1;
-      for (uint32_t expert = 0; expert < count; ++expert)
+      for (std::uint32_t expert = 0; expert < count; ++expert)
         layer.experts.push_back({{experts[expert % experts.size()].id}});
       view_.experts.layers.push_back(std::make_shared<const layer_placement>(std::move(layer)));
     }
   }
 
-  /// Decodes `plan.batch` sequences of their own seeds with a worker of its own; equal plans give equal
+  /// Decodes `plan.batch` sequences with their own seeds and a separate worker; equal plans give equal
   /// tokens, so both sides stream the same weights.
   json run(const run_plan& plan) {
     const auto metrics = std::make_shared<counted_attention>();
@@ -285,18 +288,19 @@ class attention_side {
     caf::scoped_actor self{here_.system()};
     const auto sessions = here_.system().spawn(client, plan, &result);
     self->monitor(sessions);
-    for (uint32_t i = 0; i < plan.batch; ++i) {
+    for (std::uint32_t i = 0; i < plan.batch; ++i) {
       generation_request request;
       request.id = {{++last_request_}, 0};
       request.sampling.seed = i;
-      request.sampling.max_tokens = static_cast<int32_t>(max_positions - prompt_tokens);
-      for (uint32_t t = 0; t < prompt_tokens; ++t)
-        request.prompt.push_back(static_cast<int32_t>((i * 7919 + t * 104'729) % here_.shape().vocab_size));
+      request.sampling.max_tokens = static_cast<std::int32_t>(max_positions - prompt_tokens);
+      for (std::uint32_t t = 0; t < prompt_tokens; ++t)
+        request.prompt.push_back(
+            static_cast<std::int32_t>((i * 7919 + t * 104'729) % here_.shape().vocab_size));
       caf::send_as(sessions, worker, std::move(request));
     }
     self->receive([](const caf::down_msg&) {});
-    // The sessions are gone, so the worker drops its sequences; then nothing is under way. It tells nobody
-    // when, so it is asked, for 30 s at most.
+    // The sessions are gone, so the worker drops its sequences; then nothing is under way. It does not report
+    // that, so this polls for at most 30 s.
     const auto patience = std::chrono::steady_clock::now() + 30s;
     for (bool is_busy = true; is_busy && std::chrono::steady_clock::now() < patience;
          std::this_thread::sleep_for(1ms))
@@ -322,7 +326,7 @@ class attention_side {
   }
 
  private:
-  uint64_t wire_bytes() {
+  std::uint64_t wire_bytes() {
     if (here_.net() == nullptr)
       return 0;
     const auto stats = here_.net()->stats();
@@ -333,8 +337,8 @@ class attention_side {
   directory_actor directory_;
   std::shared_ptr<attention_engine> engine_;
   cluster_view view_;
-  uint64_t dense_bytes_ = 0;
-  uint64_t last_request_ = 0;
+  std::uint64_t dense_bytes_ = 0;
+  std::uint64_t last_request_ = 0;
 };
 
 /// Answers commands until the input ends.
@@ -377,14 +381,14 @@ int serve(const arguments& args) {
     obey(&attention, counts.get());
   } else {
     std::vector<worker_address> experts;
-    for (uint32_t i = 0; i < args.experts.size(); ++i)
+    for (std::uint32_t i = 0; i < args.experts.size(); ++i)
       experts.push_back(process::address_of(i, args.experts[i]));
     attention_side attention{here, caf::actor_cast<directory_actor>(here.net()->actor()), experts};
     std::printf("ready\n");
     std::fflush(stdout);
     obey(&attention, nullptr);
   }
-  std::_Exit(0); // without waiting for actors that nobody ends
+  std::_Exit(0); // does not wait for actors that do not end
 }
 
 } // namespace
@@ -399,13 +403,13 @@ int main(int argc, char** argv) {
     const std::string flag = argv[i];
     const std::string value = argv[i + 1];
     if (flag == "--threads")
-      args.threads = static_cast<uint32_t>(std::stoul(value));
+      args.threads = static_cast<std::uint32_t>(std::stoul(value));
     else if (flag == "--index")
-      args.index = static_cast<uint32_t>(std::stoul(value));
+      args.index = static_cast<std::uint32_t>(std::stoul(value));
     else if (flag == "--hosts")
-      args.num_hosts = static_cast<uint32_t>(std::stoul(value));
+      args.num_hosts = static_cast<std::uint32_t>(std::stoul(value));
     else if (flag == "--linger")
-      args.linger_us = static_cast<uint32_t>(std::stoul(value));
+      args.linger_us = static_cast<std::uint32_t>(std::stoul(value));
     else if (flag == "--shm")
       args.shared_memory = value == "1";
     else if (flag == "--experts") {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What splitting a model over processes costs: one process against one attention and two expert processes.
+"""The cost of splitting a model over processes: one process compared with one attention and two expert processes.
 
     tests/reference/make_model.py --variant shape_a --out MODEL_DIR
     tests/bench/split_cost.py MODEL_DIR [--program build/release/tests/split_cost] [--rounds 5] [--lock FILE]
@@ -61,10 +61,10 @@ class Cluster:
                 spent[name] += value - old[name]
             if "computing_us" in new:
                 computing.append(new["computing_us"] - old["computing_us"])
-        # A layer of a micro-batch is one dispatch; weights of the attention side are read once for each.
+        # A layer of a micro-batch is one dispatch, and reads the weights of the attention side once.
         passes = result["iterations"]
         visits = passes * result["layers"]
-        # Tokens of the whole run, warm-up and prefill included: what the counters have counted.
+        # Tokens of the whole run, as counted by the counters: warm-up and prefill included.
         scale = result["layers"] * (result["tokens"] / batch + 4) * batch
         return {
             "us": result["us_per_token_layer"],
@@ -137,10 +137,10 @@ def main():
             for i in range(args.rounds + 1):
                 with turn(args.lock):
                     for name in (list(sides) if i % 2 else reversed(list(sides))):
-                        # One process never gains by splitting its batch: it is the best that one process can do.
+                        # One process never gains by splitting its batch: unsplit is its best case.
                         m = micro_batches if name == "split" else 1
                         reading = sides[name].run(batch, m, tokens[batch])
-                        if i > 0:  # the first warms up
+                        if i > 0:  # the first one warms up
                             seen[name].append(reading)
             ratios = sorted(b["us"] / a["us"] for a, b in zip(seen["one"], seen["split"]))
 

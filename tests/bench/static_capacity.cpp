@@ -91,11 +91,11 @@ class layer {
     return result;
   }
 
-  /// Since the last call: the time of bringing rows into the layout of weights, which a product made for
-  /// masks would not need.
+  /// Time since the last call for converting rows to the layout of weights, which a product made for masks
+  /// would not need.
   clock_type::duration packing() { return std::exchange(packing_, {}); }
 
-  /// What serves: a counting sort, and rows that are looked at where they lie.
+  /// The served way: a counting sort, and rows that are read in place.
   /// @returns bytes of activations
   std::size_t dynamic(const routing& routed) {
     std::vector<std::uint32_t> offsets(num_experts_ + 1);

@@ -1,7 +1,7 @@
-// Where the time of a step goes: linked in front of the ops (--wrap, CMakeLists.txt), so that the product
-// holds no counters. engine_profile is engine_bench with this; at its end it prints, per op and for each
-// parallel part of it, the wall time of a step, the time its threads waited, and the bytes of weights over
-// the bandwidth of the same run.
+// Shows how the time of a step is divided. It is linked in front of the ops (--wrap, CMakeLists.txt), so that
+// the product holds no counters. engine_profile is engine_bench with this. At its end it prints, per op and
+// for each of its parallel parts, the wall time of a step, the waiting time of its threads, and the bytes of
+// weights over the bandwidth of the same run.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -95,7 +95,7 @@ class profile {
 };
 
 profile all;
-std::string current;    // the op that runs, empty: none
+std::string current;    // the running op, empty: none
 std::size_t region = 0; // its parallel parts so far
 
 // An op's time; its parallel parts are listed under it.
@@ -113,7 +113,7 @@ void timed(const std::string& name, double bytes, const Call& call) {
   current.clear();
 }
 
-// One parallel part: how long the threads were inside the function, the rest they waited.
+// One parallel part: the time of the threads inside the function; the rest they waited.
 template <class Call>
 void parallel(unsigned threads, const range_function& function, const Call& call) {
   struct alignas(64) busy_time {

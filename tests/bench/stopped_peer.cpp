@@ -129,7 +129,7 @@ int run(int argc, char** argv) {
   int endpoint_pipe[2];
   if (::pipe(endpoint_pipe) != 0)
     return 1;
-  // Before there are threads.
+  // Before any thread exists.
   const auto pid = ::fork();
   if (pid < 0)
     return 1;
@@ -143,7 +143,7 @@ int run(int argc, char** argv) {
   const int status = measure(how, endpoint, pid);
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
-  std::_Exit(status); // whoever waits for the stopped peer's answers would wait until they time out
+  std::_Exit(status); // waiting for the stopped peer's answers would last until they time out
 }
 
 } // namespace

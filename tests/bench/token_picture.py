@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Draws one token as a timeline has it: what each process did for it, and the messages between them.
+"""Draws one token of a timeline: what each process did for it, and the messages between them.
 
     token_picture.py TIMELINE.json --out token.png
 
@@ -23,7 +23,7 @@ from trace_slices import slices_of  # noqa: E402
 ROLES = ("gateway", "scheduler", "attention", "expert")
 TRACKS = {"decode": "iterations", "experts": "waits for experts", "batch at host": "batches here"}  # beside threads
 FLOWS = ("expert batch", "token")
-# What is drawn in which colour, in the order of the legend; all else is passing things on.
+# Colours of the parts, in the order of the legend; all else is transfer.
 MEANINGS = {"#dddddd": ("an iteration", ("decode",)), "#4c78a8": ("attention", ("attention", "attention and LM head")),
             "#9ecae9": ("router", ("router",)), "#ffbf79": ("waiting for experts; a batch at its host", ("batch at host",)),
             "#f58518": ("experts", ("experts",)), "#b279a2": ("sampling", ("sampling",)), "#54a24b": ("token at the gateway", ("token",)),
@@ -64,7 +64,7 @@ class Window:
             name = event["name"]
             if event["ph"] == "X":
                 self.add(self.row_of(event), first, last, name)
-            elif name in TRACKS:  # a wait has the colour of a batch, not of what computes it
+            elif name in TRACKS:  # a wait has the colour of a batch, not that of the computing part
                 self.add((event["pid"], name, False), first, last, "batch at host" if name == "experts" else name)
 
     @staticmethod
@@ -89,7 +89,7 @@ def draw(window, out):
     height = {row: len(rows) - number for number, row in enumerate(rows)}
     figure, axes = plt.subplots(figsize=(12, 0.36 * len(rows) + 1.4), dpi=85)
     for row in rows:
-        for begin, end, name in sorted(window.rows[row], key=lambda one: one[0] - one[1]):  # what lies within others is drawn over them
+        for begin, end, name in sorted(window.rows[row], key=lambda one: one[0] - one[1]):  # nested slices are drawn on top
             axes.barh(height[row], end - begin, left=begin - window.begin, height=0.72, color=COLORS.get(name, OTHER), edgecolor="white",
                       linewidth=0.3)
     for (name, _), points in window.arrows.items():

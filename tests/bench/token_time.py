@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Where does the time of a token go? Adds up a merged timeline, hop by hop.
+"""Divides the time of a token: adds up a merged timeline, hop by hop.
 
     token_time.py TIMELINE.json [--json]
 
@@ -36,7 +36,7 @@ class Timeline:
         self.writes = {}  # (trace id, number) -> slice
         self.steps = collections.defaultdict(list)  # batch -> slices
         self.waits = collections.defaultdict(list)  # batch -> slices
-        self.batches = {}  # (batch, layer) -> the expert batch that came last, with its parts
+        self.batches = {}  # (batch, layer) -> the expert batch that arrived last, with its parts
         self.requests = collections.defaultdict(set)  # trace id -> request numbers
         self.read(trace["traceEvents"])
 

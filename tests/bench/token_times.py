@@ -1,4 +1,5 @@
-"""When tokens arrived in a run of troupe-load, gaps between them, and how sure a ratio of percentiles is. Standard library."""
+"""Arrival times of tokens in a run of troupe-load, gaps between them, and the confidence of a ratio of percentiles.
+Standard library."""
 
 import bisect
 import itertools
@@ -69,7 +70,7 @@ def percentile(ordered, percent):
 
 
 def merged(lists):
-    # Sorted runs one after another, which Python's sort merges.
+    # Concatenated sorted runs, which Python's sort merges.
     return sorted(itertools.chain.from_iterable(lists))
 
 

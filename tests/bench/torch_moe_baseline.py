@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The two ways in which Mixture-of-Experts layers are commonly written in PyTorch, on a Mixtral folder.
+"""The two common implementations of Mixture-of-Experts layers in PyTorch, on a Mixtral folder.
 
     torch_moe_baseline.py MODEL_DIR [--threads N] [--dtype float32] [--capacity-factor 1.0] [--min-capacity 4]
 
@@ -116,7 +116,7 @@ class Model:
         capacity = math.ceil(self.top_k * tokens / self.experts * self.capacity_factor)
         capacity = min(tokens, max(self.min_capacity, capacity))
         chosen = torch.nn.functional.one_hot(ids, self.experts)  # [tokens, top_k, experts]
-        # Places go to first choices first, then to second ones, as GShard does.
+        # First choices get places first, then second ones, as in GShard.
         by_choice = chosen.transpose(0, 1).reshape(-1, self.experts)
         place = (by_choice.cumsum(0) - 1).view(self.top_k, tokens, self.experts).transpose(0, 1)
         kept = chosen * (place < capacity)

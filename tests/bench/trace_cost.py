@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What does tracing cost? One cluster serves the same load in turn without tracing, and with it.
+"""Measures the cost of tracing: one cluster serves the same load in turn without and with it.
 
     trace_cost.py --binaries build/release/bin --model DIR [--command serve|up] [--sample 0.01] [--rounds 16] [--prompts 256]
                   [--concurrency 32] [--input 64] [--output 64]

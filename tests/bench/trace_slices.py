@@ -1,4 +1,4 @@
-"""What lasts in a merged timeline: slices of threads, and those of tracks that belong to no thread. Standard library."""
+"""The slices of a merged timeline: of threads, and of tracks that belong to no thread. Standard library."""
 import collections
 
 
@@ -10,7 +10,7 @@ def slices_of(events):
     slices directly within it on its track. A thread's slices (phase X) have no parts.
     @errors ValueError: a track ends what it has not begun
     """
-    tracks = collections.defaultdict(list)  # (pid, category, id) -> [(event, parts)] that have no end yet
+    tracks = collections.defaultdict(list)  # (pid, category, id) -> [(event, parts)] of open slices
     for event in events:
         phase = event["ph"]
         if phase == "X":

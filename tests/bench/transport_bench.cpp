@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "actors/transport/transport.hpp"
+#include "actors/transport/caf/transport.hpp"
 
 extern char** environ;
 
@@ -63,7 +63,7 @@ namespace {
 using clock_type = std::chrono::steady_clock;
 
 using echo_actor = caf::typed_actor<
-    // Comes back.
+    // Returns the batch.
     caf::replies_to<expert_batch>::with<expert_batch>,
     // Processor time of the serving process, microseconds.
     caf::replies_to<caf::get_atom>::with<std::uint64_t>>;

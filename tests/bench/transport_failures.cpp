@@ -1,9 +1,8 @@
-// Measures what the transport does when peers are killed, stopped or sent garbage; prints a table in
-// Markdown.
+// Measures the transport when peers are killed, stopped or send garbage; prints a table in Markdown.
 //
-//   transport_failures [--shm] [--rounds N] [--stops N]
+//    transport_failures [--shm] [--rounds N] [--stops N]
 //
-// The peers are processes of their own (transport_node). docs/decisions/0001-transport.md keeps the result.
+// The peers are separate processes (transport_node). docs/decisions/0001-transport.md has the result.
 
 #include <algorithm>
 #include <atomic>
@@ -131,8 +130,8 @@ void pending_requests(const transport_options& options, const std::vector<std::s
   print_times("5 requests without deadline pending at `kill -9`: all failed after", times);
 }
 
-// Stops peers with large messages under way both ways, until they are declared dead; then lets them come back
-// and goes on with them over a new connection.
+// Stops peers with large messages under way both ways, until they are declared dead; then resumes them and
+// continues over a new connection.
 void stopped(const transport_options& options, const std::vector<std::string>& args, unsigned rounds) {
   node here{options};
   std::vector<double> detection;

@@ -1,6 +1,6 @@
-// Hostile frames, as UCX hands them over: 8 bytes say how long the data part is, the rest is the header part.
-// A frame that decodes must lie inside its bytes and be the one encoding of its header; the content of a
-// message must be read or refused, never more.
+// Hostile frames in UCX's form: 8 bytes give the length of the data part, the rest is the header part. A
+// decoded frame must lie inside its bytes and be the only encoding of its header; the content of a message
+// must be read or refused.
 #include "actors/transport/wire/frame.hpp"
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/message.hpp>
 
+#include "actors/protocol/type_ids.hpp"
 #include "actors/transport/wire/wire_context.hpp"
 #include "actors/transport/wire/wire_deserializer.hpp"
-#include "actors/type_ids.hpp"
 
 namespace {
 
@@ -36,9 +36,9 @@ struct cluster_config : caf::actor_system_config {
   }
 };
 
-/// What the transport does with a message's metadata.
+/// Processes a message's metadata like the transport.
 void read_message(const wire::frame_header& header, std::span<const std::byte> metadata, payload data) {
-  // Lives as long as the process: CAF's own globals are gone before ours at exit.
+  // Never destroyed: CAF's own globals are gone before ours at exit.
   static auto& system = *new caf::actor_system{*new cluster_config};
   wire_context context{&system};
   context.arrived(std::move(data));
@@ -52,7 +52,7 @@ void read_message(const wire::frame_header& header, std::span<const std::byte> m
     caf::message content;
     if (!source(stages)) [[maybe_unused]]
       const auto err = content.load(source);
-  } catch (const std::exception&) { // how the transport refuses it, too
+  } catch (const std::exception&) { // the transport also refuses it this way
   }
 }
 
@@ -71,7 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(frame.metadata.empty());
     return 0;
   }
-  // Of a message that goes on in pieces, metadata may, too.
+  // The metadata of a message in pieces may continue, too.
   const auto whole_bytes = data_bytes + frame.header.rest_bytes;
   require(head.size() + whole_bytes <= max_frame_bytes && frame.payload_offset <= whole_bytes);
   std::array<std::byte, wire::frame_header_bytes> again{};

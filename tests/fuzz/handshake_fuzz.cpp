@@ -1,6 +1,6 @@
-// Hostile bytes on the rendezvous socket. The first byte picks who speaks: a stranger to a server, a stranger
-// to a client, or a peer that has the secret and lies about the rest; the second byte cuts the stream.
-// However it is cut, the outcome is the same: an acquaintance whose introduction keeps the limits, or one
+// Hostile bytes on the rendezvous socket. The first byte picks the speaker: a stranger to a server, a
+// stranger to a client, or a peer that has the secret and lies about the rest. The second byte cuts the
+// stream. For any cut the outcome is the same: an acquaintance whose introduction keeps the limits, or one
 // clear error.
 #include "actors/transport/wire/handshake.hpp"
 
@@ -31,7 +31,7 @@ introduction self() {
   return {"here", "model", "here:1", 17, 1000, 10, "address", "memory"};
 }
 
-/// Feeds `input` in pieces of `step` bytes, accepting whoever proves itself.
+/// Feeds `input` in pieces of `step` bytes; accepts every peer with a proof.
 void hear(handshake& listener, std::span<const std::byte> input, std::size_t step) {
   while (!input.empty() && listener.current() == state::waiting) {
     const auto piece = input.first(std::min(step, input.size()));
@@ -41,7 +41,7 @@ void hear(handshake& listener, std::span<const std::byte> input, std::size_t ste
   }
 }
 
-/// What must hold whatever was heard.
+/// Invariants for any input.
 void check(const handshake& listener) {
   if (listener.current() == state::failed || listener.current() == state::refused)
     require(listener.error().size() < 8192);
@@ -128,7 +128,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     handshake server{role::server, secret, self()};
     hear(server, input, step);
     check(server);
-    require(server.current() != state::done); // who has no secret never comes in
+    require(server.current() != state::done); // a peer without the secret is never accepted
     break;
   }
   case 1: {

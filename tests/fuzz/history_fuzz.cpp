@@ -1,13 +1,13 @@
-// Activation histories as bytes from a worker, from the state directory and from --history: whatever is in
-// them, what is accepted makes sense and comes back the same.
+// Activation histories as bytes from a worker, from the state directory and from --history: accepted ones are
+// consistent and unchanged by a round trip.
 #include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 
-#include "actors/durable_file.hpp"
-#include "actors/history/activation_window.hpp"
 #include "actors/history/history_store.hpp"
+#include "actors/protocol/activation_window.hpp"
+#include "actors/state/durable_file.hpp"
 #include "services/history/history_json.hpp"
 
 namespace {
@@ -20,13 +20,13 @@ void require(bool holds) {
 }
 
 void read_window(const std::string& bytes) {
-  const std::vector<uint32_t> shape{3, 0, 8};
+  const std::vector<std::uint32_t> shape{3, 0, 8};
   const auto window = decode_window(bytes, shape);
   require(shape_of(window.counts) == shape);
   require(decode_window(encode(window), shape) == window);
 }
 
-/// With the checksum that it should have: the fuzzer would not find it.
+/// With a correct checksum, which the fuzzer would not find.
 void read_stored(std::string body) {
   const auto sum = checksum_of(body);
   for (unsigned shift = 0; shift < 64; shift += 8)
@@ -44,7 +44,7 @@ void read_json(const std::string& text) {
 
 } // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0)
     return 0;
   const std::string input{reinterpret_cast<const char*>(data) + 1, size - 1};

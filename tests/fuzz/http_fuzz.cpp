@@ -1,6 +1,6 @@
-// Bytes on an HTTP connection, as a client might send them: the first byte says in pieces of how many, the
-// rest is the stream. Whatever they are, the server answers in HTTP or closes, every refusal is one error in
-// OpenAI's form, and the connection ends when its client has said its last.
+// Bytes of a client on an HTTP connection: the first byte gives the size of pieces, the rest is the stream.
+// For any input, the server answers in HTTP or closes, every refusal is one error in OpenAI's form, and the
+// connection ends when its client has finished.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 
 #include "services/gateway/http/background.hpp"
 #include "services/gateway/http/connection.hpp"
+#include "services/gateway/http/endpoints/routes.hpp"
 #include "services/gateway/http/health.hpp"
 #include "tests/unit/http/fake_codec.hpp"
 
@@ -27,7 +28,7 @@ namespace {
 using namespace troupe;
 namespace bhttp = boost::beast::http;
 
-/// After so long without an event the server has nothing more to say: the client ends its side.
+/// After this time without an event the server has finished: the client ends its side.
 constexpr auto quiet = std::chrono::milliseconds{1};
 
 void require(bool holds) {
@@ -36,55 +37,55 @@ void require(bool holds) {
 }
 
 struct no_handle final : generation_handle {
-  void stop(uint32_t) override {}
+  void stop(std::uint32_t) override {}
 
   void cancel() override {}
 };
 
-/// Says one letter for every choice, at once.
+/// Answers with one letter for every choice, at once.
 struct terse_backend final : generation_backend {
   std::unique_ptr<generation_handle> start(generation_job job,
                                            std::shared_ptr<generation_listener> listener) override {
     generated_token letter;
     letter.token = 'a';
-    for (uint32_t choice = 0; choice < job.num_choices; ++choice) {
+    for (std::uint32_t choice = 0; choice < job.num_choices; ++choice)
       listener->on_tokens(choice, {letter}, finish_reason::length);
-    }
     return std::make_unique<no_handle>();
   }
 
-  uint32_t max_model_len() const override { return 0; }
+  std::uint32_t max_model_len() const override { return 0; }
 
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override {
     last_view ready;
     ready.cluster.ready = true;
+    ready.has_been_ready = true;
     then(ready);
   }
+};
 
-  void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override {
-    then(backend_error{ec::peer_down, "the scheduler is away"});
+struct terse_control final : control_backend {
+  void ask(const control_question& question, std::function<void(control_outcome)> then) override {
+    then(std::visit([](const auto& asked) { return answer(asked); }, question));
   }
 
-  void history(uint32_t, std::function<void(std::variant<history_snapshot, backend_error>)> then) override {
-    then(history_snapshot{
-        "model", {2, 0}, 1, 2, 3, 4, {{0.5, 0}, {}}, {{{7}, 1, 2, encode({1, {1, 1, {{0, 2}, {}}}})}}});
+  static control_outcome answer(const status_question&) {
+    return backend_error{ec::peer_down, "the scheduler is away"};
   }
 
-  void placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) override {
-    then(rebalancer_status{});
+  static control_outcome answer(const history_question&) {
+    return history_snapshot{
+        "model", {2, 0}, 1, 2, 3, 4, {{0.5, 0}, {}}, {{{7}, 1, 2, encode({1, {1, 1, {{0, 2}, {}}}})}}};
   }
 
-  void trace(trace_command /*command*/,
-             std::function<void(std::variant<trace_receipt, backend_error>)> then) override {
-    then(trace_receipt{});
-  }
+  static control_outcome answer(const placement_question&) { return rebalancer_status{}; }
 
-  void change_placement(placement_command command,
-                        std::function<void(std::variant<placement_change, backend_error>)> then) override {
+  static control_outcome answer(const trace_command&) { return trace_receipt{}; }
+
+  static control_outcome answer(const placement_command& command) {
     placement_change change;
     for (const auto& expert : command.experts)
       change.experts.push_back({expert.expert, {command.worker}, expert.hosts});
-    then(change);
+    return change;
   }
 };
 
@@ -110,14 +111,18 @@ struct server {
   http::health vitals{
       {std::chrono::seconds{30}, std::chrono::seconds{60}, std::chrono::seconds{5}, std::chrono::seconds{1}},
       [this] { return work.now(); }};
-  http::api shared{
-      config, std::make_shared<terse_backend>(), std::make_shared<http_test::fake_codec>(), told, work,
-      vitals};
-  http::connection_limits limits{config.limits};
+  http::api shared{config,
+                   std::make_shared<terse_backend>(),
+                   std::make_shared<terse_control>(),
+                   std::make_shared<http_test::fake_codec>(),
+                   told,
+                   work,
+                   vitals};
+  http::connection_context context{config, http::all_routes(), *told};
   http::connection_table places{1, 1};
 };
 
-/// Plays `input` to a connection and returns all that it says.
+/// Sends `input` on a connection and returns all output.
 std::string converse(std::string_view input, std::size_t step) {
   static server serving;
   int ends[2];
@@ -128,10 +133,10 @@ std::string converse(std::string_view input, std::size_t step) {
   const auto listen = [&] {
     char bytes[65536];
     for (ssize_t got = 0; (got = ::recv(ends[0], bytes, sizeof bytes, MSG_DONTWAIT)) > 0;)
-      said.append(bytes, static_cast<size_t>(got));
+      said.append(bytes, static_cast<std::size_t>(got));
   };
   boost::asio::io_context io{1};
-  // A connection that waits for the tokenizer's thread alone is no work of the loop's own.
+  // Keeps the loop running for a connection that only waits for the tokenizer's thread.
   const auto guard = boost::asio::make_work_guard(io);
   boost::asio::ip::tcp::socket socket{io};
   socket.assign(boost::asio::ip::tcp::v4(), ends[1]);
@@ -140,7 +145,7 @@ std::string converse(std::string_view input, std::size_t step) {
   require(peer.has_value());
   auto admitted = serving.places.admit(*peer);
   require(admitted.result == http::connection_table::outcome::admitted);
-  auto one = std::make_shared<http::connection>(std::move(socket), serving.shared, serving.limits,
+  auto one = std::make_shared<http::connection>(std::move(socket), serving.shared, serving.context,
                                                 std::move(admitted.taken), *peer);
   const auto executor = io.get_executor();
   auto serve = one->run();
@@ -161,7 +166,7 @@ std::string converse(std::string_view input, std::size_t step) {
   while (io.run_one_for(quiet) > 0)
     listen();
   ::shutdown(ends[0], SHUT_WR);
-  while (!ended) { // a connection that never ends is for the fuzzer's -timeout to find
+  while (!ended) { // the fuzzer's -timeout finds a connection that never ends
     io.run_one();
     listen();
   }
@@ -172,22 +177,22 @@ std::string converse(std::string_view input, std::size_t step) {
 
 } // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2)
     return 0;
   const std::string_view input{reinterpret_cast<const char*>(data) + 1, size - 1};
-  // Few pieces, or a long input of single bytes takes its time.
+  // Few pieces: a long input of single bytes would take too long.
   const std::size_t step = std::max(std::size_t{data[0]} + 1, input.size() / 16);
   const std::string said = converse(input, step);
   std::string_view rest = said;
   while (!rest.empty()) {
     bhttp::response_parser<bhttp::string_body> answer;
     answer.eager(true);
-    // Answers to HEAD look cut; how many there were is not for this test to find out.
+    // Answers to HEAD look truncated; this test does not count them.
     const bool maybe_head = input.find("HEAD") != std::string_view::npos;
     answer.skip(maybe_head);
     boost::beast::error_code error;
-    const size_t used = answer.put(boost::asio::buffer(rest.data(), rest.size()), error);
+    const std::size_t used = answer.put(boost::asio::buffer(rest.data(), rest.size()), error);
     if (error == bhttp::error::need_more)
       break; // cut off by the client's end
     require(!error);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the frame, handshake, HTTP, history, text, template and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
+"""Writes the seeds of the configuration, frame, handshake, HTTP, history, text, template, tokenizer and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
 
 The message contents are the agreed layouts of tests/unit/actors/message_layouts.txt, and records have the protocol version of
 actors/transport/wire/protocol_version.cpp, so run this again when one of them changes.
@@ -8,13 +8,14 @@ import json
 import pathlib
 import re
 import struct
+import sys
 import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAYOUTS = HERE.parent / "unit" / "actors" / "message_layouts.txt"
 VERSIONS = HERE.parent.parent / "actors" / "transport" / "wire" / "protocol_version.cpp"
 PROTOCOL_VERSION = int(re.search(r"#else\s+return \{\d+, (\d+)\}", VERSIONS.read_text())[1])
-# What the layouts hold as their payload: in a frame it stands in the data part.
+# The payload in the layouts' samples; in a frame it is in the data part.
 PAYLOAD = bytes(value * 7 % 256 for value in range(24))
 
 
@@ -52,13 +53,13 @@ def layout(text):
 
 
 def frames():
-    for line in LAYOUTS.read_text().splitlines():  # the newest version of a kind comes last
+    for line in LAYOUTS.read_text().splitlines():  # the newest version of a kind is last
         name, _, text = line.split()
         inline = PAYLOAD.hex() in text
         content = caf_message([(name, layout(text.replace(PAYLOAD.hex(), "")))])
         write("frame_fuzz", name.removeprefix("troupe::"), frame(1, content, len(PAYLOAD) if inline else 0))
     write("frame_fuzz", "two_values", frame(1, caf_message([("@str", b"\5hello"), ("@u32", struct.pack(">I", 7))])))
-    # A vector of messages says how many there are, and nothing follows.
+    # A vector of messages claims a number of elements, and nothing follows.
     content = caf_message([("std::vector<@message>", b"\xfe\xdc\xba\x98\x06")])
     write("frame_fuzz", "messages_without_end", frame(1, content))
     write("frame_fuzz", "resolve", frame(2, b"directory"))
@@ -119,7 +120,7 @@ def requests():
          + post(b"/cluster/placement", b'{"action":"assign","experts":[{"layer":1,"expert":2,"hosts":["a","b"]}]}'))
     seed("history", b"GET /cluster/history?windows=3&x HTTP/1.1\r\nHost: a\r\n\r\n")
     seed("not_found", b"GET /v1/%6Done HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer k\r\n\r\n")
-    # Bodies that are compressed, in every frame that is taken, and one whose end is missing.
+    # Compressed bodies in every accepted frame, and one whose end is missing.
     def packed(content, frame):
         deflate = zlib.compressobj(9, zlib.DEFLATED, frame)
         return deflate.compress(content) + deflate.flush()
@@ -136,7 +137,7 @@ def requests():
 
 
 def histories():
-    """Windows of layers of 3, 0 and 8 experts (actors/history/activation_window.hpp), in each form of a history."""
+    """Windows of layers of 3, 0 and 8 experts (actors/protocol/activation_window.hpp), in each form of a history."""
     dense, sparse = bytes([1, 5, 0, 200, 1]), bytes([0, 1, 6, 9])
     window = bytes([136, 39, 3, 2]) + dense + sparse
     write("history_fuzz", "window", b"\0" + window)
@@ -166,6 +167,9 @@ def texts():
     write("tokenizer_fuzz", "hostile_pattern", long_text + b"\0" + json.dumps(hostile).encode())
     marks = ("a" + "\u0301" * 2000 + "\u0316" * 2000).encode()
     write("tokenizer_fuzz", "marks", marks)
+    ids = HERE.parent / "golden" / "tokenizers" / "ids"
+    write("tokenizer_fuzz", "sentencepiece", b"\1" + (ids / "plain.sentencepiece").read_bytes())
+    write("tokenizer_fuzz", "tiktoken", b"\2" + (ids / "small.tiktoken").read_bytes())
     for number, name in enumerate(("demo", "small", "hostile", "whole")):
         write("text_fuzz", name, bytes([number]) + "Hello, w\u00f6rld \u4f60\u597d <s> 'ab'\n\n  1234".encode())
         write("text_fuzz", name + "_long", bytes([number]) + long_text)
@@ -184,7 +188,7 @@ def packed_files():
     vectors = {"model.norm.weight": 32, layer + "input_layernorm.weight": 32, layer + "post_attention_layernorm.weight": 32}
     attention = [layer + f"self_attn.{name}_proj.weight" for name in "qkvo"]
     matrices = {"+".join(attention[:3]): 64, attention[3]: 32, "lm_head.weight": 16}
-    # Of a panel of K 32: K is padded to 64 where weights are quantized.
+    # For a panel of K 32: K is padded to 64 for quantized weights.
     panels = {"bf16-pair": 1024, "bf16-coded": 896, "int8-channel": 1088, "int4-channel": 576, "int4-group32": 640, "int4-group64": 640}
 
     def index(experts, expert_format, dense):
@@ -218,7 +222,7 @@ def packed_files():
         pages, text = index(name, form, dense)
         write("packed_fuzz", name, pages + bytes(3) + text)
     pages, text = index("none", "bf16-coded", "none")
-    write("packed_fuzz", "coded", pages + bytes([132, 0, 0]) + text)  # 132: nothing else is wrong
+    write("packed_fuzz", "coded", pages + bytes([132, 0, 0]) + text)  # 132: all else is valid
     write("packed_fuzz", "coded_without_end", pages + bytes(3) + text)
     pages, text = index("int8", "int8-channel", "int8")
     for name, damage in (("cut_short", (1, 255, 0)), ("header_byte", (2, 20, 1)), ("other_version", (3, 8, 2)),
@@ -230,7 +234,19 @@ def packed_files():
     write("packed_fuzz", "huge", pages + bytes(3) + text.replace(b'"shape":[32]', b'"shape":[1e300]'))
 
 
+def configs():
+    """A config.json of each small model of the tests but the four of earlier days, which are there as files."""
+    sys.path.insert(0, str(HERE.parent / "reference"))
+    import variants
+
+    for variant in variants.VARIANTS:
+        fields = variants.config_of(variant)
+        if fields["model_type"] not in ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe"):
+            write("config_fuzz", f"{variant}.json", json.dumps(fields).encode())
+
+
 if __name__ == "__main__":
+    configs()
     frames()
     handshakes()
     requests()

@@ -1,10 +1,12 @@
-// Hostile packed weight files: one clear error, or weights that lie inside the file.
+// Hostile packed weight files give one clear error, or weights that lie inside the file.
 //
-// The input is the index, as JSON, behind four bytes that say what else is wrong. The file is laid out around
+// The input is the index, as JSON, after four bytes that select further faults. The file is laid out around
 // it: header, pages of zeros or, from 128 on in the second byte, of ones (which are an empty list of
-// exceptions), index. Checksums written as "ok" become what they should be, so that an input gets past them.
+// exceptions), index. Checksums written as "ok" are replaced by correct ones, so that an input gets past
+// them.
 #include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/model/packed_source.hpp"
+#include "kernels/model/required_tensors.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -49,7 +51,7 @@ std::byte filling(std::span<const std::uint8_t, 4> choice) {
   return static_cast<std::byte>(choice[1] < 128 ? 0 : 0xff);
 }
 
-/// The index with right checksums where it asks for them; what is no index stays as it is.
+/// The index with correct checksums where it asks for them; a text that is no index is unchanged.
 std::string with_checksums(std::string text, std::byte fill) {
   auto json = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!json.is_object())
@@ -96,7 +98,7 @@ std::vector<std::byte> file_of(std::span<const std::uint8_t, 4> choice, const st
   return file;
 }
 
-/// What is asked for is given, or refused with one line that names the file.
+/// Calls must succeed, or fail with one line that names the file.
 template <class Ask>
 void ask_or_refuse(const std::string& path, Ask ask) {
   try {
@@ -130,21 +132,20 @@ void read_everything(const packed_source& source, const std::string& path) {
     const auto embeddings = source.embeddings();
     read({embeddings.rows.data, embeddings.num_bytes()});
   });
-  const std::string attention = "model.layers.0.self_attn.";
-  for (const auto& names : std::vector<std::vector<std::string>>{
-           {attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"},
-           {attention + "o_proj.weight"},
-           {"lm_head.weight"}})
-    ask_or_refuse(path, [&] { read(source.matrix(names, false)); });
-  for (const auto& tensor : dense_tensors(config())) {
+  std::vector<troupe::model::matrix_ref> matrices{{.parts = {config().lm_head}}};
+  for (const auto& op : config().layers.front().operations)
+    if (const auto* project = std::get_if<troupe::model::project_op>(&op))
+      matrices.push_back(project->matrix);
+    else if (const auto* route = std::get_if<troupe::model::route_op>(&op))
+      matrices.push_back(route->matrix);
+  for (const auto& matrix : matrices)
+    ask_or_refuse(path, [&] { read(source.matrix(matrix)); });
+  for (const auto& tensor : dense_tensors(config()))
     if (tensor.shape.size() == 1)
       ask_or_refuse(path, [&] {
-        const auto values = source.floats(tensor.name);
+        const auto values = source.floats(tensor);
         read(std::as_bytes(std::span{values}));
       });
-    else if (tensor.name.find("gate") != std::string::npos)
-      ask_or_refuse(path, [&] { read(source.matrix({&tensor.name, 1}, true)); });
-  }
   for (std::size_t expert = 0; expert < 2; ++expert) {
     ask_or_refuse(path, [&] { read(source.expert(0, expert)); });
     ask_or_refuse(path, [&] { read(source.expert_bytes(0, expert)); });
@@ -154,7 +155,7 @@ void read_everything(const packed_source& source, const std::string& path) {
 
 } // namespace
 
-// Packed files are read, nothing is quantized: no kernels, which take minutes to build with coverage.
+// Packed files are read, nothing is quantized: so no kernels, which take minutes to build with coverage.
 const troupe::kernels::kernel_table& troupe::kernels::table_of(isa) {
   std::abort();
 }

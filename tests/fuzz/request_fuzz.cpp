@@ -1,5 +1,4 @@
-// Request bodies: whatever they hold, they become a plan or one api_error, and a plan an answer in valid
-// JSON.
+// Request bodies: each becomes a plan or one api_error, and a plan becomes an answer in valid JSON.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -24,7 +23,7 @@ const request_limits limits = [] {
   return result;
 }();
 
-generated_token token_of(int32_t id) {
+generated_token token_of(std::int32_t id) {
   generated_token token;
   token.token = id;
   token.logprob = -1;
@@ -33,11 +32,11 @@ generated_token token_of(int32_t id) {
   return token;
 }
 
-/// Plays the body's own bytes as the answer of every choice, and formats all that clients can see.
+/// Sends the body's own bytes as the answer of every choice, and formats all that clients can see.
 void answer(const generation_plan& plan, std::string_view bytes, const http_test::fake_codec& codec) {
-  const response_writer writer{"id", "model", 0, plan, codec};
+  const response_writer writer{"id", "model", "fp", 0, plan, codec};
   std::vector<generated_token> prompt_logprobs;
-  for (size_t i = 1; i < plan.prompts[0].tokens.size(); ++i)
+  for (std::size_t i = 1; i < plan.prompts[0].tokens.size(); ++i)
     prompt_logprobs.push_back(token_of(plan.prompts[0].tokens[i]));
   choice state{codec, plan.options, plan.prompts[0].tokens};
   answered_choice whole{0, {}, &state, &plan.prompts[0], &prompt_logprobs};
@@ -45,7 +44,7 @@ void answer(const generation_plan& plan, std::string_view bytes, const http_test
     if (!nlohmann::json::accept(text))
       std::abort();
   };
-  for (const char byte : bytes.substr(0, static_cast<size_t>(plan.prompts[0].max_tokens))) {
+  for (const char byte : bytes.substr(0, static_cast<std::size_t>(plan.prompts[0].max_tokens))) {
     choice_delta delta = state.push(token_of(static_cast<unsigned char>(byte)));
     check(
         writer.token_chunk({0, delta, &state, &plan.prompts[0], &prompt_logprobs}, state.num_tokens() == 1));
@@ -63,7 +62,7 @@ void answer(const generation_plan& plan, std::string_view bytes, const http_test
 } // namespace
 
 /// The first byte picks the endpoint, the rest is the body.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0)
     return 0;
   static const http_test::fake_codec codec;

@@ -1,6 +1,6 @@
-// Chat templates and conversations, through a real template process; and bytes on its socket. The first byte
-// picks: even, the rest is what a process says to its gateway; odd, the rest is a template, a NUL and the
-// messages. Whatever they are, the answer is a prompt or one error, in time, and the next conversation is
+// Chat templates and conversations through a real template process, and bytes on its socket. If the first
+// byte is even, the rest is what a process sends to its gateway; if odd, the rest is a template, a NUL and
+// the messages. For any input, the answer is a prompt or one error, in time, and the next conversation is
 // rendered.
 #include <sys/socket.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ void require(bool holds) {
 
 constexpr std::string_view plain_messages = R"([{"role": "user", "content": "hi"}])";
 
-/// A hostile template takes this time; the process that it leaves behind is replaced meanwhile.
+/// A hostile template takes this long; its process is replaced meanwhile.
 constexpr std::chrono::milliseconds render_limit{300};
 
 const chat_template& templates() {
@@ -70,7 +70,7 @@ void render(std::string_view input) {
   require(templates().render(next) == "hi");
 }
 
-/// A message of the process, whose sender then closes.
+/// A message of the process, which then closes the socket.
 void receive(std::string_view bytes) {
   std::array<int, 2> ends{};
   require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);

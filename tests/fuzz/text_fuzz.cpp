@@ -1,7 +1,7 @@
-// Prompts for real tokenizers, through all of the text side: a completion request becomes a plan, its prompt
-// tokens and text again. The first byte picks the tokenizer, the rest is the prompt. Whatever it is,
-// tokenizing ends before its deadline, a prompt refused by its size would not have fitted, and what a
-// byte-level tokenizer encodes it decodes to the same bytes.
+// Prompts for real tokenizers, through all text processing: a completion request becomes a plan, its prompt
+// tokens, and text again. The first byte picks the tokenizer, the rest is the prompt. For any input,
+// tokenizing ends before its deadline, a prompt refused by its size would not have fitted, and a byte-level
+// tokenizer decodes its ids to the same bytes.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -30,7 +30,7 @@ void require(bool holds) {
 
 struct served {
   std::shared_ptr<const openai::text_codec> codec;
-  bool keeps_bytes; ///< decodes to what was encoded, special tokens apart
+  bool keeps_bytes; ///< decodes to what was encoded, except special tokens
 };
 
 std::shared_ptr<const openai::text_codec> codec_of(std::shared_ptr<const text::tokenizer> tokenizer) {
@@ -80,7 +80,7 @@ void check_prompt(const served& one, const std::string& prompt, const text::limi
 
 } // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0)
     return 0;
   const auto& all = all_served();
@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const text::limited_work limit(std::chrono::milliseconds(200), nullptr);
   try {
     check_prompt(all[data[0] % all.size()], prompt, limit);
-  } catch (const text::text_error&) { // too hard, or too long
+  } catch (const text::text_error&) { // too expensive, or too long
   }
   return 0;
 }

@@ -1,10 +1,13 @@
-// tokenizer.json from anywhere, and texts for it. The input is a text, a NUL, and a tokenizer.json; without a
-// NUL it is a text for a fixed tokenizer with every kind of step in it. Whatever loads must encode without a
-// fault and before its deadline, to no fewer ids than were promised, and decode incrementally to what it
-// decodes to at once.
+// Untrusted tokenizer.json files, and texts for them. The input is a text, a NUL, and a tokenizer.json;
+// without a NUL it is a text for a fixed tokenizer with every kind of step; after a byte 1 or 2 it is a
+// vocabulary of SentencePiece or tiktoken, which is read. Whatever loads must encode
+// without a fault and before its deadline, to at least the promised number of ids, and decode incrementally
+// to the text of a single decode.
 
 #include "services/gateway/text/detokenizer.hpp"
+#include "services/gateway/text/sentencepiece_file.hpp"
 #include "services/gateway/text/text_error.hpp"
+#include "services/gateway/text/tiktoken_file.hpp"
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/gateway/text/unicode.hpp"
 #include "services/gateway/text/work_limit.hpp"
@@ -38,24 +41,21 @@ constexpr std::string_view fixed_tokenizer = R"({
 void exercise(const std::shared_ptr<const tokenizer>& t, std::string_view text) {
   const limited_work limit(std::chrono::seconds(2), nullptr); // libFuzzer's own is 30 s
   const auto ids = t->encode(text, true);
-  if (t->fewest_ids(text) > ids.size()) {
+  if (t->fewest_ids(text) > ids.size())
     std::abort();
-  }
   for (const bool skip : {false, true}) {
     const auto whole = t->decode(ids, skip);
     detokenizer stream(t, skip);
     std::string joined;
     for (const auto id : ids) {
       const auto piece = stream.push(id);
-      if (scan_utf8(piece).valid != piece.size()) {
+      if (scan_utf8(piece).valid != piece.size())
         std::abort();
-      }
       joined += piece;
     }
     joined += stream.flush();
-    if (joined != whole || scan_utf8(whole).valid != whole.size()) {
+    if (joined != whole || scan_utf8(whole).valid != whole.size())
       std::abort();
-    }
   }
 }
 
@@ -66,12 +66,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const auto fixed = tokenizer::parse(fixed_tokenizer, "", "fixed");
   const auto end = input.find('\0');
   try {
-    if (end == std::string_view::npos) {
+    if (input.starts_with('\1'))
+      read_sentencepiece(input.substr(1), "fuzzed");
+    else if (input.starts_with('\2'))
+      read_tiktoken(input.substr(1), "fuzzed");
+    else if (end == std::string_view::npos)
       exercise(fixed, input);
-    } else {
+    else
       exercise(tokenizer::parse(input.substr(end + 1), "", "fuzzed"), input.substr(0, end));
-    }
-  } catch (const text_error&) { // what is refused is refused with one clear error
+  } catch (const text_error&) { // a refusal is one clear error
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "kernels/cuda/attention.hpp"
 #include "tests/gpu/cases.hpp"
@@ -16,14 +17,21 @@ using namespace kernels;
 
 struct attention_variant {
   std::vector<std::uint32_t> lengths; ///< of sequences, in tokens
-  bool all_rows;                      ///< every position a row (prefill), or the last of each (decode)
+  bool all_rows = false;              ///< every position a row (prefill), or the last of each (decode)
   std::size_t heads;
   std::size_t kv_heads;
   std::size_t head_dim;
-  std::size_t window;
-  bool sinks;
+  std::size_t window = 0;
+  bool sinks = false;
   dtype cache_type;
+  std::size_t value_dim = 0; ///< not 0: latent
+  std::uint32_t chunk = 0;
 };
+
+attention_variant latent(std::vector<std::uint32_t> lengths, bool all_rows, std::size_t heads,
+                         std::size_t head_dim, std::size_t value_dim, std::size_t window = 0) {
+  return {std::move(lengths), all_rows, heads, 1, head_dim, window, window != 0, dtype::bf16, value_dim};
+}
 
 struct batch {
   std::vector<attention_row> rows;
@@ -42,7 +50,7 @@ batch make_batch(session& s, const attention_variant& v, std::size_t block_token
     b.table_width = std::max(b.table_width, b.blocks.back().size());
     b.most_position = std::max(b.most_position, length - 1);
   }
-  b.num_blocks += 2; // that nobody owns, and that hold NaN
+  b.num_blocks += 2; // unused ones, which hold NaN
   std::vector<std::uint32_t> ids(b.num_blocks);
   std::iota(ids.begin(), ids.end(), 0U);
   std::shuffle(ids.begin(), ids.end(), s.random());
@@ -67,7 +75,7 @@ std::vector<bfloat16> attend(session& s, cuda::attention_args args,
   const auto runs = cuda::runs_of(sequences, positions, most_rows);
   const device_array<cuda::row_run> device_runs(s.on(), runs);
   const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
-  const device_array<bfloat16> output(s.on(), args.rows * args.heads * args.cache.head_dim);
+  const device_array<bfloat16> output(s.on(), args.rows * args.heads * args.cache.value_width());
   args.runs = device_runs.data();
   args.num_runs = runs.size();
   args.most_run_rows = std::min(most_rows, args.rows);
@@ -80,15 +88,17 @@ std::vector<bfloat16> attend(session& s, cuda::attention_args args,
 void check(session& s, const attention_variant& v) {
   const std::size_t block_tokens = 16;
   const batch b = make_batch(s, v, block_tokens);
-  device_cache cache(s, b.num_blocks, block_tokens, v.kv_heads, v.head_dim, v.cache_type);
+  device_cache cache(s, b.num_blocks, block_tokens, v.kv_heads, v.head_dim, v.cache_type, v.value_dim);
   const std::size_t kv_width = v.kv_heads * v.head_dim;
   const std::size_t width = v.heads * v.head_dim;
+  const std::size_t out_width = v.heads * cache.layer.value_width();
   const auto keys = s.normal(b.slots.size() * kv_width);
   const auto values = s.normal(b.slots.size() * kv_width);
   kv_write(s.cpu(), {.cache = &cache.cpu,
                      .layer = 0,
                      .keys = view_of(keys.data(), b.slots.size(), kv_width),
-                     .values = view_of(values.data(), b.slots.size(), kv_width),
+                     .values = v.value_dim != 0 ? const_tensor_view{}
+                                                : view_of(values.data(), b.slots.size(), kv_width),
                      .slots = b.slots});
   cache.upload(s, b.slots);
   const auto query = s.normal_bf16(b.rows.size() * width);
@@ -102,7 +112,7 @@ void check(session& s, const attention_variant& v) {
     std::copy(b.blocks[q].begin(), b.blocks[q].end(),
               tables.begin() + static_cast<std::ptrdiff_t>(q * b.table_width));
   }
-  std::vector<bfloat16> want(b.rows.size() * width);
+  std::vector<bfloat16> want(b.rows.size() * out_width);
   attention(s.cpu(), {.cache = &cache.cpu,
                       .layer = 0,
                       .query = view_of(query.data(), b.rows.size(), width),
@@ -111,8 +121,9 @@ void check(session& s, const attention_variant& v) {
                       .sequences = sequences,
                       .scale = scale,
                       .sliding_window = v.window,
+                      .chunk = v.chunk,
                       .sinks = v.sinks ? sinks.data() : nullptr,
-                      .output = view_of(want.data(), b.rows.size(), width)});
+                      .output = view_of(want.data(), b.rows.size(), out_width)});
 
   std::vector<std::uint32_t> of_rows;
   std::vector<std::uint32_t> positions;
@@ -134,23 +145,25 @@ void check(session& s, const attention_variant& v) {
                             .table_width = b.table_width,
                             .scale = scale,
                             .sliding_window = v.window,
+                            .chunk = v.chunk,
                             .sinks = v.sinks ? device_sinks.data() : nullptr,
                             .most_position = b.most_position};
   const std::string what = std::to_string(b.rows.size()) + " rows of " + std::to_string(v.lengths.size())
                            + " sequences, " + std::to_string(v.heads) + "/" + std::to_string(v.kv_heads)
                            + " heads of " + std::to_string(v.head_dim) + ", " + name_of(v.cache_type)
-                           + (v.window != 0 ? ", window" : "") + (v.sinks ? ", sinks" : "");
-  // Both sides round probabilities to BF16, under another maximum, and so move a sum of them by half a unit
-  // times 1 / √keys or so.
+                           + (v.value_dim != 0 ? ", latent" : "") + (v.window != 0 ? ", window" : "")
+                           + (v.chunk != 0 ? ", chunks" : "") + (v.sinks ? ", sinks" : "");
+  // Both sides round probabilities to BF16, with different maxima, which changes a sum by about half a unit
+  // times 1 / √keys.
   const auto got = attend(s, args, of_rows, positions, cuda::most_run_rows_for(v.heads / v.kv_heads));
   s.compare(what, got, want, {.relative = 0x1p-7, .element = 0x1p-5});
 
-  // However the rows are cut: the same bits.
+  // For any division of the rows: the same bits.
   s.compare_exact(what + ", in runs of 3", attend(s, args, of_rows, positions, 3), got);
   s.compare_exact(what + ", row by row", attend(s, args, of_rows, positions, 1), got);
   s.compare_exact(what + ", in runs of 40", attend(s, args, of_rows, positions, 40), got);
 
-  // The last row alone, as decoding has it: the same bits, and no other row is written.
+  // The last row alone, as in decoding: the same bits, and no other row is written.
   const std::size_t last = b.rows.size() - 1;
   const device_array<cuda::row_run> run(
       s.on(), std::vector<cuda::row_run>{
@@ -167,25 +180,30 @@ void check(session& s, const attention_variant& v) {
   args.workspace = workspace.data();
   cuda::attention(s.on(), args);
   auto alone = before;
-  std::copy(got.end() - static_cast<std::ptrdiff_t>(width), got.end(),
-            alone.end() - static_cast<std::ptrdiff_t>(width));
+  std::copy(got.end() - static_cast<std::ptrdiff_t>(out_width), got.end(),
+            alone.end() - static_cast<std::ptrdiff_t>(out_width));
   s.compare_exact(what + ", the last alone", output.download(s.on()), alone);
 }
 
-void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type) {
-  const std::size_t kv_heads = s.options().small ? 2 : 8;
-  const std::size_t heads = 4 * kv_heads;
-  const std::size_t head_dim = s.options().small ? 16 : 128;
+/// @param is_latent  as of DeepSeek-V3, or heads of 128 dimensions, four to a KV head
+void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type, bool is_latent = false) {
+  const bool small = s.options().small;
+  const std::size_t kv_heads = is_latent ? 1 : small ? 2 : 8;
+  const std::size_t heads = is_latent && !small ? 128 : 4 * kv_heads;
+  const std::size_t head_dim = small ? 16 : is_latent ? 576 : 128;
   const std::size_t blocks_each = (length + 15) / 16;
   cuda::kv_layer layer{.blocks = rows * blocks_each,
                        .block_tokens = 16,
                        .kv_heads = kv_heads,
                        .head_dim = head_dim,
-                       .type = type};
+                       .type = type,
+                       .value_dim = !is_latent ? 0U
+                                    : small    ? 8U
+                                               : 512U};
   const std::size_t layer_bytes = layer.block_bytes() * layer.blocks;
   const std::size_t sets = s.sets_of(layer_bytes); // layers, one after the other
   const std::size_t all_blocks = layer.blocks * sets;
-  // Random bytes that are numbers, as BF16 and as scales: from 0.5 to 2. A block's, again and again.
+  // Random bytes that are numbers, as BF16 and as scales: from 0.5 to 2. One block, repeated.
   std::vector<std::byte> block(layer.block_bytes());
   std::generate(block.begin(), block.end(), [&, i = 0U]() mutable {
     return i++ % 2 == 0 ? static_cast<std::byte>(s.random()() & 0xffU) : std::byte{0x3f};
@@ -223,8 +241,12 @@ void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type)
                             .output = output.data()};
   const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
   args.workspace = workspace.data();
-  s.time("attention " + std::to_string(rows) + " rows, " + std::to_string(length) + " keys, " + name_of(type),
-         {.bytes = static_cast<double>(layer_bytes), .flops = 0.0}, sets, [&](std::size_t set) {
+  s.time((is_latent ? "latent attention " : "attention ") + std::to_string(rows) + " rows, "
+             + std::to_string(length) + " keys, " + name_of(type),
+         {.bytes = static_cast<double>(layer_bytes),
+          .flops = 2.0 * static_cast<double>(rows * length * heads)
+                   * static_cast<double>(head_dim + layer.value_width())},
+         sets, [&](std::size_t set) {
            args.cache.data = memory.data() + set * layer_bytes;
            cuda::attention(s.on(), args);
          });
@@ -286,6 +308,25 @@ void check_attention(session& s) {
       {{65, 300}, false, 20, 1, 136, 0, true, dtype::int8},
       {{270}, true, 4, 2, 64, 40, false, dtype::int8},
       {{90}, false, 3, 1, 256, 64, false, dtype::int8},
+      {.lengths = {290, 37},
+       .heads = 4,
+       .kv_heads = 2,
+       .head_dim = 40,
+       .cache_type = dtype::bf16,
+       .chunk = 270},
+      {.lengths = {70},
+       .all_rows = true,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 16,
+       .sinks = true,
+       .cache_type = dtype::int8,
+       .chunk = 33},
+      // A warp of each group has no part of such values, and the last one a part that does not fill it.
+      latent({20, 3}, true, 6, 72, 56),
+      latent({270, 1}, false, 40, 136, 136, 30),
+      latent({33}, false, 16, 576, 512),
+      latent({40}, false, 5, 640, 264),
   };
   if (!s.options().small)
     variants.insert(variants.end(), {
@@ -295,6 +336,14 @@ void check_attention(session& s) {
                                         {{8000, 17}, false, 28, 4, 128, 1000, true, dtype::bf16},
                                         {{300, 41}, true, 16, 2, 128, 0, false, dtype::bf16},
                                         {{530}, true, 32, 4, 128, 0, false, dtype::int8},
+                                        latent({1, 700, 2049, 513, 5}, false, 128, 576, 512),
+                                        latent({300, 41}, true, 16, 576, 512),
+                                        {.lengths = {8000, 530},
+                                         .heads = 40,
+                                         .kv_heads = 8,
+                                         .head_dim = 128,
+                                         .cache_type = dtype::bf16,
+                                         .chunk = 1000},
                                     });
   for (const attention_variant& v : variants)
     check(s, v);
@@ -303,6 +352,7 @@ void check_attention(session& s) {
   const bool small = s.options().small;
   time_decode(s, 1, small ? 70 : 8192, dtype::bf16);
   time_decode(s, small ? 2 : 8, small ? 70 : 8192, dtype::bf16);
+  time_decode(s, small ? 2 : 8, small ? 70 : 8192, dtype::bf16, true);
   time_decode(s, small ? 2 : 64, small ? 70 : 8192, dtype::bf16);
   time_decode(s, small ? 2 : 64, small ? 70 : 8192, dtype::int8);
   time_prefill(s, small ? 70 : 2048);

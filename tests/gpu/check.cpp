@@ -20,17 +20,17 @@ constexpr double f32_unit = 0x1p-24;
 constexpr double bf16_unit = 0x1p-8;
 
 constexpr std::size_t most_repetitions = 7;
-// Between two events: so many, or as many as there are sets of inputs.
+// Launches between two events: this many, or as many as there are sets of inputs.
 constexpr std::size_t usual_launches = 20;
 constexpr std::size_t most_launches = 1000;
 
-// A GPU that had nothing to do takes as long to leave its low clocks.
+// An idle GPU takes this long to leave its low clocks.
 constexpr std::chrono::milliseconds warm_up{50};
 
-// What an H100 was seen to do.
+// Measured on an H100.
 constexpr card_limits h100_limits{.bytes_per_second = 3.0e12, .flops_per_second = 0.8e15};
 
-// The emulation knows no time.
+// The emulation has no time.
 std::size_t repetitions() {
   return kernels::cuda::is_real_device() ? most_repetitions : 1;
 }
@@ -186,7 +186,7 @@ void session::compare(const std::string& what, std::span<const float> got, std::
     const double wanted = static_cast<double>(want[i]);
     const double part = std::abs(static_cast<double>(got[i]) - wanted)
                         / (allowed.element * (std::abs(wanted) + rms) + 1e-300);
-    if (!(part <= worst_element)) { // a NaN, too, is worse than anything
+    if (!(part <= worst_element)) { // NaN is worse than anything
       worst_element = part;
       worst_at = i;
       if (std::isnan(part))

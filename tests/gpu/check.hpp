@@ -1,5 +1,5 @@
-// What the checks of GPU ops share: a device, the CPU's kernels as reference, random inputs, comparisons,
-// times.
+// Common parts of the checks of GPU ops: a device, the CPU's kernels as reference, random inputs,
+// comparisons, times.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace troupe::gpu_check {
 
-/// What the card can do at most: measured times are compared with it.
+/// The card's limits, with which measured times are compared.
 struct card_limits {
   double bytes_per_second = 0.0;
   double flops_per_second = 0.0;
@@ -29,13 +29,12 @@ struct check_options {
   std::vector<std::string> only;
   /// Small shapes: for the emulation, and for compute-sanitizer, which is some 50 times slower.
   bool small = false;
-  /// Measure too.
+  /// Whether to measure, too.
   bool times = false;
-  /// Measured before; without: measured when they are needed.
+  /// Known limits; otherwise measured on demand.
   std::optional<card_limits> limits;
   std::uint64_t seed = 0;
-  /// After so many seconds the table of what was checked is printed, and the process ends; 0: whenever it is
-  /// done.
+  /// After this many seconds the table of results is printed, and the process ends; 0: no limit.
   unsigned seconds = 0;
 };
 
@@ -75,22 +74,22 @@ class device_array {
   std::size_t count_ = 0;
 };
 
-/// How far results may lie apart.
+/// Allowed differences of results.
 struct tolerance {
   /// Of ‖got − want‖ / ‖want‖.
   double relative = 0.0;
-  /// Of one |got − want|, in parts of |want| plus the root mean square of all wanted.
+  /// Of one |got − want|, relative to |want| plus the root mean square of all wanted.
   double element = 0.0;
 };
 
-/// For sums of `length` BF16 products in FP32, in another order than the reference's, kept as FP32: both
-/// sides round √length times by half a unit, in the typical case; eight times as much is an error.
+/// For sums of `length` BF16 products in FP32, kept as FP32, in another order than the reference's: typically
+/// both sides differ by √length times half a unit; eight times as much is an error.
 tolerance tolerance_f32(std::size_t length);
 
-/// The same rounded to BF16: now and then the other neighbour, 2⁻⁸ to 2⁻⁷ apart, and nothing worse.
+/// The same rounded to BF16: occasionally the other neighbour, 2⁻⁸ to 2⁻⁷ apart.
 tolerance tolerance_bf16(std::size_t length);
 
-/// The fewest bytes and operations that an op needs on these inputs.
+/// The fewest bytes and operations for an op on these inputs.
 struct work_floor {
   double bytes = 0.0;
   double flops = 0.0;
@@ -112,7 +111,7 @@ class session {
 
   std::vector<float> normal(std::size_t count, float scale = 1.0F);
   std::vector<kernels::bfloat16> normal_bf16(std::size_t count, float scale = 1.0F);
-  /// From 0 to below `limit`.
+  /// Uniform in [0, `limit`).
   std::uint32_t below(std::uint32_t limit);
 
   /// Begins an op's checks; false: not wanted.
@@ -135,29 +134,29 @@ class session {
 
   void note(const std::string& what, bool right, const std::string& otherwise);
 
-  /// Measures an op whose inputs come in `sets`, so many that the L2 cache does not hold them all; prints its
-  /// time over the floor. Does it once where there is no real device.
+  /// Measures an op whose inputs come in `sets`, more than the L2 cache holds; prints its time over the
+  /// floor. Runs it once without a real device.
   void time(const std::string& what, work_floor floor, std::size_t sets,
             const std::function<void(std::size_t)>& launch);
 
-  /// The same for work that cannot be recorded into a graph: some passes are given one behind the other, each
-  /// with its number, by which it chooses its inputs. Returns seconds a pass; 0 where nothing is measured.
+  /// The same for work that cannot be recorded into a graph: several passes are enqueued, each with its
+  /// number, by which it chooses its inputs. Returns seconds a pass; 0 if nothing is measured.
   double time_eagerly(const std::string& what, work_floor floor,
                       const std::function<void(std::size_t)>& pass);
 
-  /// A line behind the measurements.
+  /// A line after the measurements.
   void remark(const std::string& text);
 
   /// Sets of `set_bytes` that together are four times the L2 cache.
   std::size_t sets_of(std::size_t set_bytes) const;
 
-  /// The op whose checks were begun last; from any thread.
+  /// The op whose checks began last; from any thread.
   std::string current_op() const;
 
-  /// The last thing to print: a line an op, a line a measurement; from any thread.
+  /// Printed last: a line per op, a line per measurement; from any thread.
   void print_table() const;
 
-  /// Measures what the card can do and prints it. False: that failed, and an H100's are taken and printed.
+  /// Measures the card's limits and prints them. False: that failed, and an H100's are used and printed.
   bool measure_limits();
 
   bool all_right() const;
@@ -167,7 +166,7 @@ class session {
     std::string name;
     std::size_t checks = 0;
     std::size_t wrong = 0;
-    double worst = 0.0; // error in parts of what is allowed
+    double worst = 0.0; // error relative to the allowed one
   };
 
   struct timing {
@@ -190,7 +189,7 @@ class session {
   kernels::context cpu_;
   std::mt19937_64 random_;
   card_limits limits_;
-  mutable std::mutex mutex_; // of what the table has
+  mutable std::mutex mutex_; // for the table's data
   std::vector<op_result> ops_;
   std::vector<timing> timings_;
   std::vector<std::string> remarks_;

@@ -1,9 +1,11 @@
 #include "kernels/combine.hpp"
+#include "kernels/elementwise.hpp"
 
 #include <numeric>
 
 #include "kernels/cuda/combine.hpp"
 #include "kernels/cuda/expert_table.hpp"
+#include "kernels/cuda/weigh_rows.hpp"
 #include "tests/gpu/cases.hpp"
 #include "tests/gpu/matrices.hpp"
 
@@ -66,7 +68,29 @@ void check(session& s, std::size_t rows, std::size_t top_k, std::size_t hidden, 
                   residual.download(s.on()), want);
 }
 
-void check_shared(session& s, std::size_t rows, std::size_t hidden, bool gated) {
+/// The inputs of experts, times their weights.
+void check_weighed(session& s, std::size_t rows, std::size_t hidden) {
+  const auto input = s.normal_bf16(rows * hidden);
+  const auto weights = s.normal(rows);
+  std::vector<bfloat16> want(rows * hidden);
+  scale_rows(s.cpu(), view_of(input.data(), rows, hidden), weights, view_of(want.data(), rows, hidden));
+  const device_array<bfloat16> x(s.on(), input);
+  const device_array<float> w(s.on(), weights);
+  const device_array<bfloat16> y(s.on(), want.size());
+  cuda::weigh_rows(
+      s.on(), {.input = x.data(), .rows = rows, .hidden = hidden, .weights = w.data(), .output = y.data()});
+  const auto name = std::to_string(rows) + " weighed rows of " + std::to_string(hidden);
+  const auto bits = [](const std::vector<bfloat16>& values) {
+    std::vector<std::uint16_t> result;
+    for (const auto value : values)
+      result.push_back(value.bits);
+    return result;
+  };
+  s.compare_exact(name, bits(y.download(s.on())), bits(want));
+  s.compare_exact(name + ": weights", w.download(s.on()), std::vector<float>(rows, 1.0F));
+}
+
+void check_shared(session& s, std::size_t rows, std::size_t hidden, bool gated, float factor) {
   const auto input = s.normal_bf16(rows * hidden);
   const auto output = s.normal_bf16(rows * hidden);
   const auto gate = s.normal(hidden, 0.1F);
@@ -74,6 +98,7 @@ void check_shared(session& s, std::size_t rows, std::size_t hidden, bool gated) 
   std::vector<float> want = before;
   add_shared_expert(s.cpu(), {.input = view_of(input.data(), rows, hidden),
                               .gate = gated ? gate.data() : nullptr,
+                              .factor = factor,
                               .shared = view_of(output.data(), rows, hidden),
                               .residual = view_of(want.data(), rows, hidden)});
   const device_array<bfloat16> x(s.on(), input);
@@ -82,13 +107,15 @@ void check_shared(session& s, std::size_t rows, std::size_t hidden, bool gated) 
   const device_array<float> residual(s.on(), before);
   cuda::add_shared_expert(s.on(), {.input = x.data(),
                                    .gate = gated ? g.data() : nullptr,
+                                   .factor = factor,
                                    .output = y.data(),
                                    .rows = rows,
                                    .hidden = hidden,
                                    .residual = residual.data(),
                                    .residual_stride = hidden});
-  s.compare(std::string("shared expert ") + (gated ? "gated" : "ungated"), residual.download(s.on()), want,
-            tolerance_f32(hidden));
+  s.compare(std::string("shared expert ") + (gated ? "gated" : "ungated") + ", times "
+                + std::to_string(factor),
+            residual.download(s.on()), want, tolerance_f32(hidden));
 }
 
 // `rows` rows, 8 outputs each.
@@ -128,8 +155,11 @@ void check_combine(session& s) {
     check(s, rows, 8, 257, type, order::shuffled);
     check(s, rows, 2, 264, type, order::of_slots);
   }
-  check_shared(s, rows, 300, true);
-  check_shared(s, rows, 300, false);
+  check_weighed(s, rows, 300);
+  for (const float factor : {1.0F, 0.22F}) {
+    check_shared(s, rows, 300, true, factor);
+    check_shared(s, rows, 300, false, factor);
+  }
   if (!s.options().times)
     return;
   for (const std::size_t timed : {64U, 4096U})

@@ -1,4 +1,4 @@
-// A layer of the KV cache on both sides, with the same tokens in it.
+// A layer of the KV cache on both sides, with the same tokens.
 #pragma once
 
 #include <cstring>
@@ -10,25 +10,29 @@
 
 namespace troupe::gpu_check {
 
-/// One layer; the host's image is what the device's holds after `upload`.
+/// One layer; the host's image equals the device's content after `upload`.
 class device_cache {
  public:
   device_cache(session& s, std::size_t blocks, std::size_t block_tokens, std::size_t kv_heads,
-               std::size_t head_dim, kernels::dtype type)
-      : cpu({.groups = {{.layers = 1, .kv_heads = kv_heads, .head_dim = head_dim, .type = type}},
+               std::size_t head_dim, kernels::dtype type, std::size_t value_dim = 0)
+      : cpu({.groups = {{.layers = 1,
+                         .kv_heads = kv_heads,
+                         .head_dim = head_dim,
+                         .type = type,
+                         .value_dim = value_dim}},
              .block_tokens = block_tokens},
             blocks),
         layer{.blocks = blocks,
               .block_tokens = block_tokens,
               .kv_heads = kv_heads,
               .head_dim = head_dim,
-              .type = type},
+              .type = type,
+              .value_dim = value_dim},
         memory_(s.on(), layer.block_bytes() * blocks) {
     layer.data = memory_.data();
   }
 
-  /// Fills the device's cache with what the CPU's holds in `slots`: in bf16 the same bits, in int8 the same
-  /// integers.
+  /// Copies the CPU's cache in `slots` to the device: in bf16 the same bits, in int8 the same integers.
   void upload(session& s, const std::vector<std::uint32_t>& slots) {
     std::vector<std::byte> image = memory_.download(s.on());
     std::vector<float> key(layer.kv_heads * layer.head_dim);
@@ -38,6 +42,8 @@ class device_cache {
       for (std::size_t h = 0; h < layer.kv_heads; ++h) {
         write(image, layer.key_offset(slot, h), layer.key_scale_offset(slot, h),
               key.data() + h * layer.head_dim);
+        if (layer.is_latent())
+          continue;
         write(image, layer.value_offset(slot, h), layer.value_scale_offset(slot, h),
               value.data() + h * layer.head_dim);
       }
@@ -46,7 +52,7 @@ class device_cache {
     s.on().synchronize();
   }
 
-  /// Keys, then values of one slot as the device holds them.
+  /// Keys, then values of one slot in the device's image.
   std::vector<float> read(const std::vector<std::byte>& image, std::uint32_t slot) const {
     std::vector<float> numbers;
     for (const bool values : {false, true})

@@ -14,7 +14,8 @@ using namespace kernels;
 
 template <class T>
 void check(session& s, const std::vector<T>& table, dtype type, std::size_t vocab, std::size_t hidden,
-           const std::vector<float>& scales) {
+           const std::vector<float>& scales, bool has_positions = false) {
+  const std::size_t num_positions = 77;
   const std::size_t rows = s.options().small ? 5 : 129;
   std::vector<std::uint32_t> tokens(rows);
   std::generate(tokens.begin(), tokens.end(), [&] { return s.below(static_cast<std::uint32_t>(vocab)); });
@@ -23,6 +24,15 @@ void check(session& s, const std::vector<T>& table, dtype type, std::size_t voca
   const float* row_scales = scales.empty() ? nullptr : scales.data();
   embed(s.cpu(), {reinterpret_cast<const std::byte*>(table.data()), type, vocab, hidden, hidden}, tokens,
         view_of(want.data(), rows, hidden), 1.25F, row_scales);
+  const auto position_table = s.normal(has_positions ? num_positions * hidden : 0);
+  std::vector<std::uint32_t> positions(rows);
+  std::generate(positions.begin(), positions.end(), [&] { return s.below(num_positions); });
+  positions.back() = num_positions - 1;
+  if (has_positions)
+    add_positions(s.cpu(), view_of(position_table.data(), num_positions, hidden), positions,
+                  view_of(want.data(), rows, hidden));
+  const device_array<float> device_position_table(s.on(), position_table);
+  const device_array<std::uint32_t> device_positions(s.on(), positions);
   const device_array<T> device_table(s.on(), table);
   const device_array<float> device_scales(s.on(), scales);
   const device_array<std::uint32_t> device_tokens(s.on(), tokens);
@@ -35,8 +45,12 @@ void check(session& s, const std::vector<T>& table, dtype type, std::size_t voca
                        .scale = 1.25F,
                        .tokens = device_tokens.data(),
                        .rows = rows,
+                       .position_table = has_positions ? device_position_table.data() : nullptr,
+                       .num_positions = num_positions,
+                       .positions = device_positions.data(),
                        .output = y.data()});
-  s.compare_exact(name_of(type), y.download(s.on()), want);
+  s.compare_exact(name_of(type) + std::string{has_positions ? " with positions" : ""}, y.download(s.on()),
+                  want);
 }
 
 // Rows of a table that the L2 cache does not hold; other tokens each time.
@@ -69,6 +83,7 @@ void check_embedding(session& s) {
   const std::size_t hidden = s.options().small ? 72 : 1031;
   check(s, s.normal(vocab * hidden), dtype::f32, vocab, hidden, {});
   check(s, s.normal_bf16(vocab * hidden), dtype::bf16, vocab, hidden, {});
+  check(s, s.normal_bf16(vocab * hidden), dtype::bf16, vocab, hidden, {}, true);
   std::vector<std::int8_t> integers(vocab * hidden);
   std::generate(integers.begin(), integers.end(),
                 [&] { return static_cast<std::int8_t>(static_cast<int>(s.below(255)) - 127); });

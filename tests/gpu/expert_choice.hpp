@@ -1,5 +1,4 @@
-// Whether two choices of experts are one and the same but for the last bits of exp, which differ between
-// CUDA's and the CPU's.
+// Compares two choices of experts, except for the last bits of exp, which differ between CUDA and the CPU.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 
 namespace troupe::gpu_check {
 
-/// A row's scores, in double: what its weights are made of, and what the choice goes by but for the bias.
+/// A row's scores, in double: the basis of its weights and, except for bias and groups, of the choice.
 inline std::vector<double> expert_scores(std::span<const float> logits, kernels::router_score score) {
   std::vector<double> scores(logits.begin(), logits.end());
   if (score == kernels::router_score::softmax) {
@@ -31,14 +30,16 @@ inline std::vector<double> expert_scores(std::span<const float> logits, kernels:
   return scores;
 }
 
-/// How near keys lie, relatively, for which two ways of computing exp may choose differently: 4 ulp of FP32,
-/// twice, rounded up. Logits themselves are the same on both sides.
+/// Relative distance of keys within which two implementations of exp may choose differently: 4 ulp of FP32,
+/// twice, rounded up. Logits are the same on both sides.
 inline double nearness_of(kernels::router_score score) {
-  return score == kernels::router_score::softmax_of_chosen ? 0.0 : 1e-6;
+  const bool is_by_logits =
+      score == kernels::router_score::softmax_of_chosen || score == kernels::router_score::sparsemixer;
+  return is_by_logits ? 0.0 : 1e-6;
 }
 
-/// Whether experts in `got` are those in `want`, best first, but for pairs whose keys differ by less than
-/// `near`. Where keys are equal, the lower index is first on both sides: no other order is allowed.
+/// Whether experts in `got` equal those in `want`, best first, except for pairs whose keys differ by less
+/// than `near`. For equal keys, the lower index is first on both sides: no other order is allowed.
 /// @param keys  of all experts
 inline bool is_same_choice(std::span<const std::uint32_t> got, std::span<const std::uint32_t> want,
                            std::span<const double> keys, double near) {
@@ -59,7 +60,7 @@ inline bool is_same_choice(std::span<const std::uint32_t> got, std::span<const s
   return true;
 }
 
-/// The weights of chosen experts; not for softmax_of_chosen.
+/// The weights of chosen experts; not for softmax_of_chosen and sparsemixer.
 inline std::vector<float> weights_of(std::span<const std::uint32_t> chosen, std::span<const double> scores,
                                      bool renormalise, double scale) {
   const double sum = renormalise

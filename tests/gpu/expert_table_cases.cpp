@@ -10,7 +10,7 @@ namespace {
 
 using namespace kernels;
 
-// The table, and with it the permutation of rows and its inverse.
+// Checks the table, and with it the permutation of rows and its inverse.
 void check(session& s, const std::vector<std::uint32_t>& experts, std::size_t num_experts, std::size_t top_k,
            const std::string& what) {
   const std::size_t pairs = experts.size();

@@ -1,8 +1,12 @@
 #include <numeric>
 
 #include "kernels/cuda/few_rows.hpp"
+#include "kernels/cuda/head_products.hpp"
+#include "kernels/cuda/tiled_rows.hpp"
+#include "kernels/elementwise.hpp"
 #include "kernels/expert_ffn.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/head_products.hpp"
 #include "tests/gpu/cases.hpp"
 #include "tests/gpu/matrices.hpp"
 
@@ -34,7 +38,7 @@ std::vector<row_item> items_of(std::size_t rows) {
   return items;
 }
 
-// One plain product, FP32 out with bias, replaced and added, against `gemm`.
+// One plain product, FP32 out with bias, replaced (and divided) and added, against `gemm`.
 void check_product(session& s, stored_as how, const product_shape& p,
                    std::initializer_list<few_rows_result> results = {few_rows_result::replace,
                                                                      few_rows_result::add}) {
@@ -51,6 +55,8 @@ void check_product(session& s, stored_as how, const product_shape& p,
     const bool adds = result == few_rows_result::add;
     const device_array<float> y =
         adds ? device_array<float>(s.on(), before) : device_array<float>(s.on(), p.rows * p.outputs);
+    const float factor = adds ? 0.22F : 1.0F;
+    const float divisor = adds ? 1.0F : 6.0F;
     cuda::few_rows(s.on(), {.shape = matrix.shape(),
                             .matrices = matrices.data(),
                             .num_matrices = 1,
@@ -64,13 +70,17 @@ void check_product(session& s, stored_as how, const product_shape& p,
                             .output_type = dtype::f32,
                             .output_stride = p.outputs,
                             .num_output_rows = p.rows,
-                            .result = result});
+                            .result = result,
+                            .factor = factor,
+                            .divisor = divisor});
     std::vector<float> want = before;
     gemm(s.cpu(), {.input = view_of(input.data(), p.rows, p.inputs),
                    .weight = &packed,
                    .bias = bias.data(),
                    .output = view_of(want.data(), p.rows, p.outputs),
-                   .mode = adds ? gemm_output::add : gemm_output::replace});
+                   .mode = adds ? gemm_output::add : gemm_output::replace,
+                   .factor = factor});
+    divide_rows(s.cpu(), view_of(want.data(), p.rows, p.outputs), divisor);
     s.compare(text(how, p, adds ? "added" : "replaced"), y.download(s.on()), want, tolerance_f32(p.inputs));
   }
 }
@@ -104,6 +114,54 @@ void check_invariance(session& s, stored_as how) {
   for (std::size_t r = 0; r < p.rows; ++r)
     single[r] = {0, static_cast<std::uint32_t>(r), 1};
   s.compare_exact(text(how, p, "one by one"), run(single, 1), run(items_of(p.rows), cuda::most_few_rows));
+}
+
+// A matrix for each head, inputs and outputs between others, against `head_products`.
+void check_heads(session& s, stored_as how, std::size_t rows) {
+  constexpr std::size_t heads = 3;
+  constexpr std::size_t inputs = 72;
+  constexpr std::size_t outputs = 40;
+  constexpr std::size_t input_step = 88;
+  constexpr std::size_t output_step = 56;
+  std::vector<packed_matrix> packed;
+  std::vector<device_matrix> owned;
+  std::vector<cuda::weight_matrix> refs;
+  for (std::size_t h = 0; h < heads; ++h) {
+    const test_matrix weight(s, outputs, inputs);
+    packed.push_back(packed_matrix::pack(packed_format_of(how), weight.view(), s.cpu().instruction_set()));
+    owned.emplace_back(s, how, weight);
+  }
+  for (const device_matrix& matrix : owned)
+    refs.push_back(matrix.ref());
+  const auto input = s.normal_bf16(rows * heads * input_step);
+  const auto before = s.normal(rows * heads * output_step);
+  const std::size_t most = cuda::item_rows_for(rows);
+  const device_array<cuda::weight_matrix> matrices(s.on(), refs);
+  const device_array<row_item> items(s.on(), cuda::head_items(heads, rows, most));
+  const device_array<bfloat16> x(s.on(), input);
+  const device_array<float> y(s.on(), before);
+  cuda::multiply_rows(s.on(), {.shape = owned.front().shape(),
+                               .matrices = matrices.data(),
+                               .num_matrices = heads,
+                               .items = items.data(),
+                               .num_items = items.size(),
+                               .most_rows = most,
+                               .row_step = heads,
+                               .input = x.data(),
+                               .input_stride = input_step,
+                               .num_input_rows = rows * heads,
+                               .output = y.data(),
+                               .output_type = dtype::f32,
+                               .output_stride = output_step,
+                               .num_output_rows = rows * heads});
+  auto want = before;
+  head_products(s.cpu(), {.input = view_of(input.data(), rows, heads * input_step),
+                          .input_step = input_step,
+                          .weights = packed,
+                          .output = view_of(want.data(), rows, heads * output_step),
+                          .output_step = output_step});
+  s.compare(std::string(name_of(how)) + " " + std::to_string(rows) + " rows of heads", y.download(s.on()),
+            want, tolerance_f32(inputs));
 }
 
 // Experts' networks, rows gathered through an index, against `expert_ffn`.
@@ -140,7 +198,8 @@ void check_experts(session& s, stored_as how, const expert_shape& shape,
                           .output_stride = shape.ffn,
                           .num_output_rows = rows,
                           .result = shape.gated ? few_rows_result::activate_gated : few_rows_result::activate,
-                          .act = shape.act});
+                          .act = shape.act,
+                          .act_limit = shape.act_limit});
   cuda::few_rows(s.on(), {.shape = experts.second_shape(),
                           .matrices = experts.second().data(),
                           .num_matrices = experts.second().size(),
@@ -211,6 +270,8 @@ void check_few_rows(session& s) {
     for (const product_shape& p : shapes)
       check_product(s, how, p);
     check_invariance(s, how);
+    check_heads(s, how, 5);
+    check_heads(s, how, 150); // tiled_rows
     check_experts(s, how, {64, 40, true, true, activation::silu}, {3, 0, 9, 1}, "experts 3, 0, 9, 1 rows");
     check_experts(s, how, {72, 64, false, true, activation::gelu_erf}, {5}, "expert without a gate");
     if (s.options().small)
@@ -219,7 +280,7 @@ void check_few_rows(session& s) {
     check_experts(s, how, shape, {70, 0, 1, 0, 32, 33, 2, 0}, "eight experts");
     check_experts(s, how, shape, {0, 0, 96, 0}, "all rows to one expert");
   }
-  // So many channels that a block takes several strips, and the last block not all of its own.
+  // So many channels that a block takes several strips, and the last block fewer than the others.
   for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4})
     for (const std::size_t rows : {1U, 12U, 18U})
       check_product(s, how, {rows, 8500, 72}, {few_rows_result::replace});

@@ -41,7 +41,7 @@ constexpr int skipped = 77;
 using namespace troupe::gpu_check;
 namespace cuda = troupe::kernels::cuda;
 
-// Whether there is such an order.
+// Sets the order; false if there is none of this name.
 bool set_order([[maybe_unused]] std::string_view name) {
 #ifdef TROUPE_CUDA_EMULATED
   for (const auto& [known, order] : {std::pair{"rising", cuda::emulation::order::rising},
@@ -55,7 +55,7 @@ bool set_order([[maybe_unused]] std::string_view name) {
   return false;
 }
 
-// Empty: there is a device.
+// Why there is no device; empty: there is one.
 std::string why_none() {
   try {
     const auto devices = cuda::list_devices();
@@ -65,7 +65,7 @@ std::string why_none() {
   }
 }
 
-// Prints the table and ends the process when the time is over, also while the device hangs.
+// Prints the table and ends the process at the time limit, even while the device hangs.
 class time_limit {
  public:
   explicit time_limit(const session& s) : session_(s) {

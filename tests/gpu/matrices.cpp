@@ -153,6 +153,7 @@ test_experts::test_experts(session& s, stored_as how, const expert_shape& shape,
     const auto* gate_bias = bias(shape.ffn);
     first_.emplace_back(s, how, gate, gate_bias);
     expert.act = shape.act;
+    expert.act_limit = shape.act_limit;
     expert.gate_bias = data_of(gate_bias);
     if (shape.gated) {
       const test_matrix up(s, shape.ffn, shape.hidden);

@@ -19,7 +19,7 @@ const char* name_of(stored_as how);
 inline constexpr stored_as every_storage[] = {stored_as::bf16, stored_as::int8, stored_as::int4,
                                               stored_as::int4_group32, stored_as::int4_group64};
 
-/// Random weights [outputs, inputs], rows as checkpoints have them.
+/// Random weights [outputs, inputs], rows as in checkpoints.
 struct test_matrix {
   std::size_t outputs = 0;
   std::size_t inputs = 0;
@@ -32,19 +32,19 @@ struct test_matrix {
 
 kernels::packed_format packed_format_of(stored_as how);
 
-/// A matrix on the device, with all that it points to.
+/// A matrix on the device, with all its parts.
 class device_matrix {
  public:
   device_matrix(session& s, stored_as how, const test_matrix& from, const std::vector<float>* bias = nullptr);
 
-  /// Random weights straight in the device's layout: for measuring, where quantizing would take minutes.
+  /// Random weights directly in the device's layout: for measuring, because quantizing would take minutes.
   device_matrix(session& s, stored_as how, std::size_t outputs, std::size_t inputs);
 
   const kernels::cuda::weight_shape& shape() const { return shape_; }
 
   kernels::cuda::weight_matrix ref() const;
 
-  /// All that a product reads of it.
+  /// Bytes that a product reads of it.
   std::size_t num_bytes() const {
     return weights_.size() + (group_scales_.size() + channel_scales_.size() + bias_.size()) * sizeof(float);
   }
@@ -63,6 +63,7 @@ struct expert_shape {
   bool gated = true;
   bool biased = false;
   kernels::activation act = kernels::activation::silu;
+  float act_limit = kernels::usual_act_limit;
 };
 
 /// Random experts of one shape on both sides.
@@ -78,7 +79,8 @@ class test_experts {
 
   kernels::cuda::weight_shape second_shape() const { return second_.front().shape(); }
 
-  /// Tables of matrices, on the device and on the host: gate and up of each expert, or its one; and its last.
+  /// Tables of matrices, on the device and on the host: gate and up of each expert, or its single first one;
+  /// and its last.
   const device_array<kernels::cuda::weight_matrix>& first() const { return first_table_; }
 
   const device_array<kernels::cuda::weight_matrix>& second() const { return second_table_; }
@@ -87,7 +89,7 @@ class test_experts {
 
   const std::vector<kernels::cuda::weight_matrix>& second_refs() const { return second_refs_; }
 
-  /// What the CPU gives: rows [rows, hidden] in order of experts, `rows_of_experts` each, row r being input
+  /// The CPU's results: rows [rows, hidden] in order of experts, `rows_of_experts` each, row r being input
   /// row from[r].
   std::vector<kernels::bfloat16> expected(session& s, std::span<const kernels::bfloat16> input,
                                           std::span<const std::uint32_t> from,

@@ -1,5 +1,5 @@
-// Collectives by NCCL on one GPU: NCCL takes a GPU for one rank, so this shows that the library is found,
-// fits, works on our streams and ends. Ends with status 77 where there is no GPU that this build is for.
+// Collectives by NCCL on one GPU: NCCL allows one rank per GPU, so this shows that the library is found,
+// fits, works on our streams and ends. Exits with status 77 without a GPU for this build.
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -33,7 +33,7 @@ class checker {
     const auto& nccl = cuda::loaded_nccl();
     const auto group = cuda::join_nccl_group(nccl, {.group = cuda::make_nccl_group_id(nccl)}, on_);
     on_.copy_to_device(from_.data(), values_.data(), num_bytes);
-    // One rank's sum, and its broadcast below, change nothing: of these only an error would show.
+    // With one rank the sum, and the broadcast below, change nothing: only an error would be noticed.
     group->all_reduce(from_.data(), values_.size(), dtype::f32);
     on_.fill(to_.data(), 0xFF, num_bytes);
     group->all_gather(from_.data(), num_bytes, to_.data());

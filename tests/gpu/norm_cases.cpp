@@ -52,7 +52,7 @@ void check(session& s, bool rms, std::size_t rows, std::size_t cols, dtype input
             y.download(s.on()), want, tolerance_bf16(cols));
 }
 
-// Rows that are their own output: the same bits as into other memory.
+// Rows that are their own output: the same bits as with separate output.
 void check_in_place(session& s, bool rms, std::size_t rows, std::size_t cols) {
   const auto input = s.normal(rows * cols, 3.0F);
   const device_array<float> x(s.on(), input);

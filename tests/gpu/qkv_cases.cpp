@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/norm.hpp"
+#include "kernels/query_factors.hpp"
 #include "kernels/rope.hpp"
 #include "tests/gpu/cases.hpp"
 #include "tests/gpu/device_cache.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 using namespace kernels;
 
-enum class norms : std::uint8_t { none, per_head, whole };
+enum class norms : std::uint8_t { none, per_head, whole, weightless };
 
 struct qkv_variant {
   std::size_t rows;
@@ -27,6 +28,9 @@ struct qkv_variant {
   norms norm;
   bool biased;
   dtype cache_type;
+  bool norms_last = false;
+  std::size_t rotary_first = 0;
+  bool has_query_factors = false;
 };
 
 void check(session& s, const qkv_variant& v) {
@@ -47,7 +51,9 @@ void check(session& s, const qkv_variant& v) {
   std::iota(slots.begin(), slots.end(), 0U);
   std::shuffle(slots.begin(), slots.end(), s.random());
   slots.resize(v.rows);
-  const rope_table table({.rotary_dim = v.rotary_dim}, positions);
+  const bool rotates = v.rotary_dim != 0;
+  const rope_table table = rotates ? rope_table({.rotary_dim = v.rotary_dim}, positions) : rope_table();
+  const auto factors = query_factors(0.1, 8.0, positions);
 
   const device_array<float> device_rows(s.on(), rows);
   const device_array<float> device_bias(s.on(), bias);
@@ -56,11 +62,15 @@ void check(session& s, const qkv_variant& v) {
   const std::size_t pairs = positions * v.rotary_dim / 2;
   const device_array<float> cosines(s.on(), std::span(table.cos_at(0), pairs));
   const device_array<float> sines(s.on(), std::span(table.sin_at(0), pairs));
+  const device_array<float> device_factors(s.on(), factors);
   const device_array<std::uint32_t> device_positions(s.on(), row_positions);
   const device_array<std::uint32_t> device_slots(s.on(), slots);
   const device_array<bfloat16> query(s.on(), v.rows * q_width);
   const auto norm_of = [&](const device_array<float>& weight) {
-    return cuda::head_norm{v.norm == norms::none ? nullptr : weight.data(), v.norm == norms::per_head};
+    return cuda::head_norm{.weight =
+                               v.norm == norms::per_head || v.norm == norms::whole ? weight.data() : nullptr,
+                           .per_head = v.norm != norms::whole,
+                           .weightless = v.norm == norms::weightless};
   };
   cuda::finish_qkv(s.on(), {.qkv = device_rows.data(),
                             .stride = width,
@@ -69,11 +79,14 @@ void check(session& s, const qkv_variant& v) {
                             .bias = v.biased ? device_bias.data() : nullptr,
                             .query_norm = norm_of(device_q_norm),
                             .key_norm = norm_of(device_k_norm),
-                            .cosines = cosines.data(),
+                            .norms_last = v.norms_last,
+                            .cosines = rotates ? cosines.data() : nullptr,
                             .sines = sines.data(),
                             .num_positions = positions,
                             .rotary_dim = v.rotary_dim,
                             .style = v.style,
+                            .rotary_first = v.rotary_first,
+                            .query_factors = v.has_query_factors ? device_factors.data() : nullptr,
                             .positions = device_positions.data(),
                             .slots = device_slots.data(),
                             .cache = cache.layer,
@@ -83,19 +96,31 @@ void check(session& s, const qkv_variant& v) {
     for (std::size_t i = 0; i < rows.size(); ++i)
       rows[i] += bias[i % width];
   const auto all = view_of(rows.data(), v.rows, width);
-  if (v.norm != norms::none) {
-    const std::size_t group = v.norm == norms::per_head ? v.head_dim : 0;
-    const auto q = all.columns(0, q_width);
-    const auto k = all.columns(q_width, kv_width);
-    rms_norm(s.cpu(), {.input = q, .weight = q_norm.data(), .output = q, .group = group});
-    rms_norm(s.cpu(), {.input = k, .weight = k_norm.data(), .output = k, .group = group});
-  }
-  rope(s.cpu(), {.rows = all.columns(0, q_width + kv_width),
-                 .heads = v.heads + v.kv_heads,
-                 .head_dim = v.head_dim,
-                 .positions = row_positions,
-                 .table = &table,
-                 .style = v.style});
+  const auto q = all.columns(0, q_width);
+  const auto k = all.columns(q_width, kv_width);
+  const auto normalize = [&] {
+    if (v.norm == norms::none)
+      return;
+    const std::size_t group = v.norm == norms::whole ? 0 : v.head_dim;
+    const auto* q_weight = v.norm == norms::weightless ? nullptr : q_norm.data();
+    const auto* k_weight = v.norm == norms::weightless ? nullptr : k_norm.data();
+    rms_norm(s.cpu(), {.input = q, .weight = q_weight, .output = q, .group = group});
+    rms_norm(s.cpu(), {.input = k, .weight = k_weight, .output = k, .group = group});
+  };
+  if (!v.norms_last)
+    normalize();
+  if (rotates)
+    rope(s.cpu(), {.rows = all.columns(0, q_width + kv_width),
+                   .heads = v.heads + v.kv_heads,
+                   .head_dim = v.head_dim,
+                   .positions = row_positions,
+                   .table = &table,
+                   .style = v.style,
+                   .first = v.rotary_first});
+  if (v.norms_last)
+    normalize();
+  if (v.has_query_factors)
+    scale_queries(s.cpu(), q, row_positions, factors);
   kv_write(s.cpu(), {.cache = &cache.cpu,
                      .layer = 0,
                      .keys = all.columns(q_width, kv_width),
@@ -122,7 +147,7 @@ void check(session& s, const qkv_variant& v) {
     want_cached.insert(want_cached.end(), key.begin(), key.end());
     want_cached.insert(want_cached.end(), value.begin(), value.end());
   }
-  // An int8 that falls on the other side is one scale apart: 1/127 of the head's largest number.
+  // An int8 that is rounded differently is one scale apart: 1/127 of the head's largest number.
   s.compare(what + ", keys and values", cached, want_cached,
             v.cache_type == dtype::int8 ? tolerance{.relative = 4e-3, .element = 3e-2}
                                         : tolerance_bf16(v.head_dim));
@@ -187,6 +212,11 @@ void check_qkv(session& s) {
       {5, 6, 2, 40, 24, rope_style::interleaved, norms::per_head, true, dtype::bf16},
       {2, 8, 8, 8, 8, rope_style::rotate_half, norms::whole, false, dtype::int8},
       {1, 9, 3, 256, 256, rope_style::rotate_half, norms::per_head, false, dtype::int8},
+      {3, 4, 2, 32, 32, rope_style::rotate_half, norms::per_head, false, dtype::bf16, true},
+      {3, 4, 2, 32, 32, rope_style::interleaved, norms::weightless, false, dtype::bf16, true},
+      {4, 4, 2, 40, 0, rope_style::interleaved, norms::none, false, dtype::bf16, false, 0, true},
+      {2, 4, 4, 48, 16, rope_style::interleaved, norms::none, false, dtype::bf16, false, 32},
+      {2, 4, 1, 40, 8, rope_style::rotate_half, norms::weightless, true, dtype::int8, false, 4, true},
   };
   if (!s.options().small)
     variants.insert(variants.end(),

@@ -20,7 +20,13 @@ struct router_variant {
   router_score score;
   bool renormalise;
   bool biased;
+  expert_groups groups{};
 };
+
+// As DeepSeek-V3's and ERNIE's, but large enough to be seen.
+constexpr float sum_offset = 0.25F;
+constexpr float least_sum = 0.5F;
+constexpr float jitter = 0.1F;
 
 const char* text(router_score score) {
   switch (score) {
@@ -30,6 +36,8 @@ const char* text(router_score score) {
     return "softmax of chosen";
   case router_score::sigmoid:
     return "sigmoid";
+  case router_score::sparsemixer:
+    return "sparsemixer";
   }
   return "?";
 }
@@ -43,9 +51,13 @@ void compare_choice(session& s, const router_variant& v, const std::vector<float
   route(s.cpu(), {.logits = view_of(logits.data(), v.rows, v.experts),
                   .top_k = v.top_k,
                   .score = v.score,
+                  .jitter = jitter,
                   .renormalise = v.renormalise,
+                  .sum_offset = v.groups.count > 1 ? sum_offset : 0.0F,
+                  .least_sum = v.groups.count > 1 ? least_sum : 0.0F,
                   .scale = 1.5F,
                   .choice_bias = choice_bias,
+                  .groups = v.groups,
                   .experts = want,
                   .weights = want_weights});
   const auto got = chosen.download(s.on());
@@ -71,7 +83,11 @@ void compare_choice(session& s, const router_variant& v, const std::vector<float
   s.compare(what + ", weights", weights.download(s.on()), want_weights, tolerance_f32(v.experts));
 }
 
-void check(session& s, const router_variant& v, bool from_logits) {
+enum class logits_from : std::uint8_t { caller, bf16_weights, f32_weights };
+
+void check(session& s, const router_variant& v, logits_from source) {
+  const bool from_logits = source == logits_from::caller;
+  const bool wide = source == logits_from::f32_weights; // with a bias
   const std::size_t hidden = s.options().small ? 264 : 2048;
   auto logits = s.normal(v.rows * v.experts, 2.0F);
   if (v.experts > 3) // ties
@@ -82,9 +98,14 @@ void check(session& s, const router_variant& v, bool from_logits) {
   const auto device_logits =
       from_logits ? device_array<float>(s.on(), logits) : device_array<float>(s.on(), logits.size());
   const auto input = s.normal_bf16(v.rows * hidden);
-  const auto weight = s.normal_bf16(v.experts * hidden, 0.05F);
+  const auto weight = s.normal(v.experts * hidden, 0.05F);
+  std::vector<bfloat16> narrow_weight(weight.size());
+  std::ranges::transform(weight, narrow_weight.begin(), to_bfloat16);
+  const auto logit_bias = s.normal(v.experts);
   const device_array<bfloat16> x(s.on(), input);
-  const device_array<bfloat16> w(s.on(), weight);
+  const device_array<float> wide_w(s.on(), weight);
+  const device_array<bfloat16> narrow_w(s.on(), narrow_weight);
+  const device_array<float> device_logit_bias(s.on(), logit_bias);
   const device_array<std::uint32_t> chosen(s.on(), v.rows * v.top_k);
   const device_array<float> weights(s.on(), v.rows * v.top_k);
   cuda::route(s.on(), {.rows = v.rows,
@@ -92,26 +113,39 @@ void check(session& s, const router_variant& v, bool from_logits) {
                        .input = x.data(),
                        .input_stride = hidden,
                        .hidden = hidden,
-                       .weight = from_logits ? nullptr : w.data(),
+                       .weight = from_logits ? nullptr
+                                 : wide      ? static_cast<const void*>(wide_w.data())
+                                             : narrow_w.data(),
+                       .weight_type = wide ? dtype::f32 : dtype::bf16,
+                       .bias = wide ? device_logit_bias.data() : nullptr,
                        .logits = device_logits.data(),
                        .top_k = v.top_k,
                        .score = v.score,
+                       .jitter = jitter,
                        .renormalise = v.renormalise,
+                       .sum_offset = v.groups.count > 1 ? sum_offset : 0.0F,
+                       .least_sum = v.groups.count > 1 ? least_sum : 0.0F,
                        .scale = 1.5F,
                        .choice_bias = v.biased ? device_bias.data() : nullptr,
+                       .groups = v.groups,
                        .chosen = chosen.data(),
                        .weights = weights.data()});
   const std::string what = std::string(text(v.score)) + " " + std::to_string(v.rows) + " rows, "
                            + std::to_string(v.top_k) + " of " + std::to_string(v.experts)
-                           + (from_logits ? "" : ", fused");
+                           + (from_logits ? ""
+                              : wide      ? ", fused, f32"
+                                          : ", fused")
+                           + (v.groups.count > 1 ? ", in groups" : "");
   if (!from_logits) {
     std::vector<float> want(v.rows * v.experts);
     for (std::size_t r = 0; r < v.rows; ++r)
       for (std::size_t e = 0; e < v.experts; ++e) {
-        double sum = 0.0;
-        for (std::size_t i = 0; i < hidden; ++i)
+        double sum = wide ? static_cast<double>(logit_bias[e]) : 0.0;
+        for (std::size_t i = 0; i < hidden; ++i) {
+          const std::size_t at = e * hidden + i;
           sum += static_cast<double>(to_float(input[r * hidden + i]))
-                 * static_cast<double>(to_float(weight[e * hidden + i]));
+                 * static_cast<double>(wide ? weight[at] : to_float(narrow_weight[at]));
+        }
         want[r * v.experts + e] = static_cast<float>(sum);
       }
     logits = device_logits.download(s.on());
@@ -121,12 +155,14 @@ void check(session& s, const router_variant& v, bool from_logits) {
 }
 
 // Many rows at once, which share loads of weights, and the same a few at a time: the same bits; and nothing
-// behind the last row is written.
-void check_batches(session& s, std::size_t rows, std::size_t experts, std::size_t hidden) {
+// past the last row is written.
+void check_batches(session& s, std::size_t rows, std::size_t experts, std::size_t hidden,
+                   dtype weight_type = dtype::bf16) {
   constexpr std::size_t top_k = 3;
   const std::size_t stride = hidden + 8;
   const device_array<bfloat16> x(s.on(), s.normal_bf16(rows * stride));
-  const device_array<bfloat16> w(s.on(), s.normal_bf16(experts * hidden, 0.05F));
+  const device_array<bfloat16> narrow_w(s.on(), s.normal_bf16(experts * hidden, 0.05F));
+  const device_array<float> wide_w(s.on(), s.normal(experts * hidden, 0.05F));
 
   struct output {
     std::vector<float> logits;
@@ -144,7 +180,9 @@ void check_batches(session& s, std::size_t rows, std::size_t experts, std::size_
                            .input = x.data() + first * stride,
                            .input_stride = stride,
                            .hidden = hidden,
-                           .weight = w.data(),
+                           .weight = weight_type == dtype::f32 ? static_cast<const void*>(wide_w.data())
+                                                               : narrow_w.data(),
+                           .weight_type = weight_type,
                            .logits = logits.data() + first * experts,
                            .top_k = top_k,
                            .chosen = chosen.data() + first * top_k,
@@ -159,7 +197,7 @@ void check_batches(session& s, std::size_t rows, std::size_t experts, std::size_
   };
   const output together = run(rows);
   const output apart = run(5);
-  const std::string what = std::to_string(rows) + " rows together and apart";
+  const std::string what = std::to_string(rows) + " rows together and apart, weights " + name_of(weight_type);
   s.compare_exact(what + ", logits", bits_of(together.logits), bits_of(apart.logits));
   s.compare_exact(what + ", experts", together.chosen, apart.chosen);
   s.compare_exact(what + ", weights", bits_of(together.weights), bits_of(apart.weights));
@@ -197,20 +235,34 @@ void time_router(session& s, std::size_t rows) {
 void check_router(session& s) {
   if (!s.begin("router"))
     return;
-  std::vector<router_variant> variants = {{2, 8, 2, router_score::softmax, true, false},
-                                          {3, 37, 6, router_score::softmax, false, true},
-                                          {1, 40, 8, router_score::sigmoid, true, true},
-                                          {2, 33, 4, router_score::softmax_of_chosen, false, false},
-                                          {1, 5, 5, router_score::softmax_of_chosen, true, false},
-                                          {1, 1, 1, router_score::softmax, false, false}};
+  std::vector<router_variant> variants = {
+      {2, 8, 2, router_score::softmax, true, false},
+      {3, 37, 6, router_score::softmax, false, true},
+      {1, 40, 8, router_score::sigmoid, true, true},
+      {2, 33, 4, router_score::softmax_of_chosen, false, false},
+      {1, 5, 5, router_score::softmax_of_chosen, true, false},
+      {9, 1, 1, router_score::softmax, false, false},
+      {4, 16, 2, router_score::sparsemixer, false, false},
+      {3, 16, 1, router_score::sigmoid, false, false},
+      {3, 40, 6, router_score::softmax, true, false, {.count = 8, .kept = 3, .rank = group_rank::largest}},
+      {4, 36, 5, router_score::sigmoid, true, true, {.count = 6, .kept = 2, .rank = group_rank::sum_of_two}}};
   if (!s.options().small)
     variants.insert(variants.end(), {{130, 64, 8, router_score::softmax, false, false},
                                      {17, 256, 8, router_score::sigmoid, true, true},
+                                     {17,
+                                      256,
+                                      8,
+                                      router_score::sigmoid,
+                                      true,
+                                      true,
+                                      {.count = 8, .kept = 4, .rank = group_rank::sum_of_two}},
+                                     {65, 16, 2, router_score::sparsemixer, false, false},
                                      {5, 1024, 64, router_score::softmax, true, false}});
   for (const router_variant& v : variants)
-    for (const bool from_logits : {true, false})
-      check(s, v, from_logits);
-  check_batches(s, 67, 13, 264);
+    for (const auto source : {logits_from::caller, logits_from::bf16_weights, logits_from::f32_weights})
+      check(s, v, source);
+  for (const dtype type : {dtype::bf16, dtype::f32})
+    check_batches(s, 67, 13, 264, type);
   check_batches(s, 64, 8, 512);
   if (!s.options().small)
     check_batches(s, 301, 64, 2880);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does tests/gpu/run.sh print its table last, whatever its steps do? Programs of this test stand for those that it runs.
+"""tests/gpu/run.sh prints its table last, whatever its steps do. Programs of this test replace those that it runs.
 
 usage: tests/gpu/run_script_test.py
 """
@@ -14,7 +14,7 @@ import time
 import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "run.sh"
-# Two ops of which the first fails, both with a table, and a second step that never ends.
+# Two ops, of which the first fails, both with a table, and a second step that never ends.
 PROGRAMS = {
     "carried/gpu_check": """
 case "$*" in
@@ -28,8 +28,8 @@ exit 5""",
     "path/nvidia-smi": "echo 'a GPU that is none'",
 }
 
-# Seconds that the script may take to its second step, to its end, and to its end after a failure: enough for a busy
-# machine, and together less than CTest's limit.
+# Limits in seconds for the script's second step, its end, and its end after a failure: enough for a busy machine, together less
+# than CTest's limit.
 BEGIN_SECONDS = 30
 END_SECONDS = 50
 CLOSE_SECONDS = 25
@@ -45,7 +45,7 @@ class Script:
             program.write_text("#!/bin/sh\n" + text + "\n")
             program.chmod(0o755)
         os.mkfifo(self.begun)
-        # Opened for both ends, which does not wait for the step.
+        # Opened for both ends, so that it does not wait for the step.
         self.begun_file = os.open(self.begun, os.O_RDWR | os.O_NONBLOCK)
         environment = dict(os.environ, TROUPE_GPU_CARRIED=str(folder / "carried"), TROUPE_GPU_SECONDS=str(seconds),
                            OUT=str(folder / "out"), TROUPE_GPU_LOGS=str(folder / "logs"), TEST_BEGUN=str(self.begun),
@@ -112,7 +112,7 @@ class RunScriptTest(unittest.TestCase):
         self.assertRegex(lines[-1], r"^all steps took \d+ s, SOMETHING IS WRONG$")
 
     def test_a_failing_and_a_hanging_step_leave_the_table_last(self):
-        script = self.start(20)  # of which a step needs 10 to begin at all
+        script = self.start(20)  # a step needs 10 of these to begin
         script.wait_for_second_step()
         status, lines = script.end()
         self.assertEqual(status, 1)

@@ -20,7 +20,7 @@ namespace {
 
 using namespace kernels;
 
-// What a device_array's content is before an op.
+// Content of a device_array before an op.
 constexpr std::uint32_t poison = 0xffffffffU;
 
 struct logits_case {
@@ -60,7 +60,7 @@ void check_sums(session& s, const logits_case& c) {
   s.compare_exact("sums, " + c.text(), sums.download(s.on()), want);
 }
 
-// Outputs have poisoned rows before and behind them, which have to stay as they are.
+// Outputs have poisoned rows before and after them, which must stay unchanged.
 void check_top(session& s, const logits_case& c, std::size_t wanted, std::size_t room) {
   const device_array<token_logit> entries(s.on(), (c.rows + 2) * room);
   const device_array<std::uint32_t> counts(s.on(), c.rows + 2);
@@ -274,7 +274,7 @@ void check_sampling(session& s) {
     check_top(s, c, std::min<std::size_t>(50, vocab), std::min<std::size_t>(100, vocab));
     check_top(s, c, vocab, vocab);
   }
-  // More equals than there is room for: none of them, or those above alone.
+  // More equals than fit: none of them, or only those above.
   logits_case equals(s, 2, 300);
   std::fill(equals.values.begin(), equals.values.end(), 0.5F);
   equals.values[300 + 7] = 1.0F;

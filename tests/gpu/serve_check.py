@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Serves one model folder on two devices, one after the other, and compares what clients get.
+"""Serves one model folder on two devices, one after the other, and compares the clients' results.
 
 usage: tests/gpu/serve_check.py PROGRAM MODEL_DIR DEVICE REFERENCE_DEVICE [PROMPTS TOKENS]
 
@@ -39,7 +39,7 @@ PROMPTS = [
 ]
 START_SECONDS = 60
 ANSWER_SECONDS = 120
-# Between the logarithms of two tokens' probabilities: sums in another order move each by some hundredths.
+# Largest difference of two tokens' log probabilities: another order of sums changes each by some hundredths.
 CLOSE = 0.05
 ALTERNATIVES = 5
 
@@ -70,7 +70,7 @@ class Server:
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     self.process.kill()
                     sys.exit("the server did not come up")
-                time.sleep(0.05)  # another process: there is no event to wait for
+                time.sleep(0.05)  # polls another process
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)

@@ -24,7 +24,7 @@ std::vector<row_item> items_of(const std::vector<std::uint32_t>& rows_of_matrice
   return items;
 }
 
-// Every kind of result, rows gathered through an index: the bits of `few_rows`, which is checked against the
+// Every kind of result, rows gathered through an index: same bits as `few_rows`, which is checked against the
 // CPU.
 void check_equal(session& s, stored_as how, std::size_t outputs, std::size_t inputs,
                  const std::vector<std::uint32_t>& rows_of_matrices, few_rows_result result) {

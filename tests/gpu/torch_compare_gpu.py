@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # folders are all that is read
+os.environ["HF_HUB_OFFLINE"] = "1"  # only folders are read
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "bench")]
 import torch_stacks  # noqa: E402
@@ -34,14 +34,14 @@ from peer_tokens import WARM_UP_STEPS, token_at  # noqa: E402
 from torch_model import TorchModel, median  # noqa: E402
 
 NO_TIME = "NOT RUN: no time was left"
-LEAST_SECONDS = 5  # without which a stack, or its model in PyTorch, does not begin
+LEAST_SECONDS = 5  # least time for a stack, or its model in PyTorch, to begin
 LEAST_CELL_SECONDS = 2
-PROMPT = 64  # tokens whose logits are compared
+PROMPT = 64  # tokens with compared logits
 MOST_ERROR = 2e-2  # of ours against float32
-MOST_ERROR_OF_BOTH = 4e-2  # of ours against PyTorch's BF16, where there was no time for float32
-LEAST_EQUAL = 0.9  # of a graph's tokens those that the same steps chose without it
+MOST_ERROR_OF_BOTH = 4e-2  # of ours against PyTorch's BF16, if there was no time for float32
+LEAST_EQUAL = 0.9  # share of a graph's tokens that equal those without it
 EAGER = ("eager", "dynamic", False)
-# (how experts are computed, kind of KV cache, whether steps are a CUDA graph); graphs last, as a failed one may leave traces.
+# (computation of experts, kind of KV cache, whether steps are a CUDA graph); graphs are last, as a failed one may leave traces.
 WAYS = [EAGER, ("grouped_mm", "dynamic", False), ("batched_mm", "dynamic", False), ("grouped_mm", "static", False),
         ("batched_mm", "static", False), ("batched_mm", "static", True), ("grouped_mm", "static", True)]
 
@@ -127,7 +127,7 @@ def attempt(what):
     """-> a figure, or why there is none"""
     try:
         return what()
-    except Exception as error:  # of whatever library: the next cell may work
+    except Exception as error:  # of any library: the next cell may work
         return reason_of(error)
 
 
@@ -232,7 +232,7 @@ class Comparison:
             begin = time.monotonic()
             torch_stacks.write_folder(folder, config, self.args.seed, self.args.zipf, self.args.device)
             print(f"{name}: {torch_stacks.bytes_of(config) / 1e9:.2f} GB written in {time.monotonic() - begin:.1f} s", flush=True)
-            # Half of the stack's time at most; PyTorch gets what is left.
+            # At most half of the stack's time; PyTorch gets the rest.
             logits = self.run_ours(folder, found, deadline.part(0.5))
             print(f"{name}: ours has run, {deadline.left():.0f} s are left for it", flush=True)
             self.run_torch(folder, config, found, logits, deadline)
@@ -323,7 +323,7 @@ class Comparison:
             return median(rates)
 
         for way in WAYS:
-            if batch is not None or way[1] == "dynamic":  # a prompt has no cache yet, and is not given as a graph
+            if batch is not None or way[1] == "dynamic":  # a prompt has no cache yet, and is not run as a graph
                 figures["ways"][name_of(way)] = attempt(lambda: figure(way))
 
 

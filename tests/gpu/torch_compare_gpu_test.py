@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What torch_compare_gpu.py reckons and prints, and the whole of it without a GPU and without `transformers`.
+"""The arithmetic and output of torch_compare_gpu.py, and all of it without a GPU and without `transformers`.
 
 usage: tests/gpu/torch_compare_gpu_test.py [ENGINE_BENCH_EMULATED]
 
@@ -38,7 +38,7 @@ RECORDED = {
         "olmoe": {"failed": "NOT RUN: OSError: no room", "cells": {"prefill 2048": {"ours": compare.NO_TIME, "ways": {}}}},
     },
 }
-# Answers as engine_bench does, with logits that are all the same.
+# Answers like engine_bench, with constant logits.
 FAKE_ENGINE = """#!/usr/bin/python3
 import json, struct, sys
 print(json.dumps({"ready": True, "engine": "a test"}), flush=True)

@@ -9,7 +9,7 @@ import time
 
 from peer_tokens import WARM_UP_STEPS  # in tests/bench
 
-LONG_ROUND_SECONDS = 3.0  # a second one tells little more
+LONG_ROUND_SECONDS = 3.0  # a second one adds little
 MOST_COPIED_BYTES = 16 << 30
 
 
@@ -34,7 +34,7 @@ class TorchModel:
 
     def close(self):
         self.model, self.caches = None, {}
-        gc.collect()  # modules know one another
+        gc.collect()  # modules are in reference cycles
         if self.device != "cpu":
             self.torch.cuda.empty_cache()
 
@@ -160,7 +160,7 @@ def rewind(cache, kind, length):
         return
     for layer in cache.layers:
         count = getattr(layer, "cumulative_length", None)
-        if count is None:  # versions that count what is not zero
+        if count is None:  # versions that count nonzero elements
             layer.keys[:, :, length:].zero_()
         elif isinstance(count, int):
             layer.cumulative_length = length

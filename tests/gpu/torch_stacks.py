@@ -59,7 +59,7 @@ def router_biases(experts, zipf, hidden, rng):
     """What the router's rows have at the constant channel."""
     ranks = list(range(1, experts + 1))
     rng.shuffle(ranks)
-    seen = constant_value(hidden) / math.sqrt(1 + 1 / 16)  # behind the norm
+    seen = constant_value(hidden) / math.sqrt(1 + 1 / 16)  # after the norm
     return [-zipf * math.log(rank) / seen for rank in ranks]
 
 
@@ -128,7 +128,7 @@ def write_folder(folder, config, seed, zipf, device):
             values = tensor_of(name, shape, config, seed, zipf, device)
             file.write(values.view(torch.int16).cpu().numpy().data)
     if device != "cpu":
-        torch.cuda.empty_cache()  # the other side runs on the same card
+        torch.cuda.empty_cache()  # the other side uses the same card
 
 
 def place_for(num_bytes, places=("/dev/shm", tempfile.gettempdir())):

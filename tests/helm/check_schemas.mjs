@@ -30,6 +30,7 @@ for (const [name, text] of Object.entries(files)) writeFileSync(resolve(validate
 const groups = {
   "": ["kubernetes-models", "IoK8sApiCore"],
   apps: ["kubernetes-models", "IoK8sApiApps"],
+  batch: ["kubernetes-models", "IoK8sApiBatch"],
   autoscaling: ["kubernetes-models", "IoK8sApiAutoscaling"],
   policy: ["kubernetes-models", "IoK8sApiPolicy"],
   "networking.k8s.io": ["kubernetes-models", "IoK8sApiNetworking"],

@@ -1,20 +1,19 @@
 #!/usr/bin/python3
 """The rendered pods, started with exactly their commands, arguments and environment, are a cluster that answers; and a
-rolling replacement of all of them under load, in the chart's order, loses nothing.
+rolling upgrade of all of them under load loses nothing.
 
 usage: cluster_test.py BINARIES MODEL_DIR WORK_DIR CACHE
 
 ci/one-node-values.yaml: one of each, and the pod of `helm test`.
 
 ci/public-values.yaml: two gateways with keys, two attention and two expert workers, a scheduler and its standby, upgraded to
-ci/upgrade-values.yaml: every pod becomes one of the new manifests, a Deployment's before the old one leaves, a
-scheduler's after it. Streams run all the time, through whatever gateway is ready, and must come out as without an upgrade,
-byte for byte. A request that is refused with 503 before it has begun is asked again, as OpenAI's clients do; that may
-happen only while a scheduler takes over.
+ci/upgrade-values.yaml: all workloads at once, as their controllers do. Requests come all the time, through whatever gateway
+is ready, and must be answered as without an upgrade, byte for byte. One may be refused with 503 only while a scheduler takes
+over.
 
 deploy/compose.yaml: one of each role with the variables that stand there.
 """
-import base64
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -22,16 +21,18 @@ import pathlib
 import secrets
 import shutil
 import sys
-import threading
 import time
 
 import yaml
 
 import chart
+import open_loop
 import pods
 import tools
+import watch
+from cluster import Cluster
 
-CLIENTS = 6
+RATE = 6  # new requests a second
 TOKENS = 48
 KEY = "key-of-the-test"
 MODEL_FOLDER = "model"  # model.path of the values
@@ -44,7 +45,7 @@ def main():
     models = work / "models"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(model, models / MODEL_FOLDER)
-    for path in [work, models, *models.rglob("*")]:  # the pods' user is nobody here
+    for path in [work, models, *models.rglob("*")]:  # the pods' user owns nothing here
         path.chmod(0o755 if path.is_dir() else 0o644)
     node = pods.Node(work / "node", binaries=binaries)
     node.folders["/srv/models"] = node.claims["models"] = models
@@ -63,8 +64,9 @@ def start_all(node, manifests):
     for workload in chart.workloads(manifests):
         for number in range(workload["spec"]["replicas"]):
             node.start(pod_name(workload, number), workload)
-    for pod in list(node.pods.values()):
-        pod.wait_ready()
+    started = list(node.pods.values())
+    with concurrent.futures.ThreadPoolExecutor(len(started)) as waiting:  # in any order: others look for a ready scheduler
+        list(waiting.map(pods.Pod.wait_ready, started))
 
 
 def pod_name(workload, number):
@@ -81,18 +83,46 @@ def one_node(node, helm):
     helm_test(node, manifests)
     for pod in node.pods.values():
         kept_out(pod)
+    moved = move_scheduler(node, manifests)
     assert node.stop_all() == {}
-    return f"one node: {len(chart.workloads(manifests))} pods ready in {took:.1f} s, helm test passes"
+    return (f"one node: {len(chart.workloads(manifests))} pods ready in {took:.1f} s, helm test passes; a request that came when "
+            f"the scheduler's pod was evicted was answered after {moved:.1f} s by its successor, which has no state")
+
+
+def move_scheduler(node, manifests):
+    """The scheduler's pod is evicted, and its Deployment starts another one at once. @returns how long requests had no answer"""
+    workload = next(w for w in chart.workloads(manifests) if "scheduler" in w["metadata"]["name"])
+    leaving = node.selected(workload["spec"]["selector"]["matchLabels"])[0]
+    gateway = next(pod.address for pod in node.pods.values() if "gateway" in pod.name)
+    begun = time.monotonic()
+    successor = node.start(pod_name(workload, 1), workload)
+    assert leaving.terminate() == 0
+    successor.wait_ready()  # from then on its name is known
+
+    def answered():
+        connection = http.client.HTTPConnection(gateway, 8000, timeout=60)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/completions", json.dumps({"prompt": [1, 2], "max_tokens": 4, "ignore_eos": True}),
+                               {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            text = response.read()
+            assert response.status in (200, 503), text
+            return response.status == 200
+
+    pods.wait_for("the new scheduler admits requests", answered)
+    return time.monotonic() - begun
 
 
 def helm_test(node, manifests):
     """The containers of the test's pod, one after the other."""
     test = next(m for m in manifests if m["kind"] == "Pod")
-    assert len(test["spec"]["containers"]) == 2, test
+    assert len(test["spec"]["containers"]) == 1, test
     for number, container in enumerate(test["spec"]["containers"]):
         pod = pods.Pod(node, f"test-{number}", f"{pods.NETWORK}.{240 + number}", test, container=number)
-        pod.start()
+        pod.prepare()
+        pod.launch()
         assert pod.process.wait(120) == 0, (container["name"], pod.log.read_text())
+        pod.forget()
 
 
 def kept_out(pod):
@@ -105,127 +135,29 @@ def kept_out(pod):
     assert written.returncode != 0 and "Read-only" in written.stderr, written
 
 
-class Load:
-    """Clients that stream one request after the other through whatever gateway is ready."""
-
-    def __init__(self, node):
-        self.node, self.stopping = node, threading.Event()
-        self.expected, self.answers, self.refused, self.errors = {}, 0, [], []
-        self.lock, self.turn = threading.Lock(), 0
-        self.threads = [threading.Thread(target=self.client, args=(n,)) for n in range(CLIENTS)]
-
-    def endpoint(self):
-        """A ready gateway, in turn, as a Service would choose."""
-        ready = pods.wait_for("a gateway is ready", lambda: [
-            p for p in self.node.selected({"app.kubernetes.io/component": "gateway"}) if p.ready])
-        with self.lock:
-            self.turn += 1
-            return ready[self.turn % len(ready)].address
-
-    def ask(self, number):
-        """@returns what a client makes of the stream"""
-        body = {"prompt": [3 + (number * 37 + i * 11) % 240 for i in range(8 + 5 * number)], "max_tokens": TOKENS,
-                "temperature": 0.8, "seed": number, "ignore_eos": True, "logprobs": 1, "return_token_ids": True,
-                "stream": True}
-        while True:
-            connection = http.client.HTTPConnection(self.endpoint(), 8000, timeout=120)
-            with contextlib.closing(connection):
-                connection.request("POST", "/v1/completions", json.dumps(body),
-                                   {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"})
-                response = connection.getresponse()
-                if response.status == 503:
-                    self.refused.append((time.monotonic(), response.read()))
-                    self.stopping.wait(float(response.headers["Retry-After"]))
-                    continue
-                assert response.status == 200, (response.status, response.read())
-                return self.stream(response)
-
-    @staticmethod
-    def stream(response):
-        tokens, logprobs = [], []
-        for line in response:
-            if line.strip() == b"data: [DONE]":
-                assert len(tokens) == TOKENS, tokens
-                return tokens, logprobs
-            if line.startswith(b"data: "):
-                chunk = json.loads(line[6:])
-                assert "error" not in chunk, chunk
-                for choice in chunk["choices"]:
-                    tokens += choice["token_ids"]
-                    logprobs += choice["logprobs"]["token_logprobs"]
-        raise AssertionError("the stream ended without [DONE]")
-
-    def client(self, number):
-        try:
-            while not self.stopping.is_set():
-                answer = self.ask(number)
-                with self.lock:
-                    assert self.expected.setdefault(number, answer) == answer, f"answer {number} differs"
-                    self.answers += 1
-        except BaseException as error:  # handed to stop() below
-            self.errors.append(error)
-
-    def start(self):
-        for number in range(CLIENTS):
-            self.expected[number] = self.ask(number)
-        for thread in self.threads:
-            thread.start()
-
-    def check(self):
-        if self.errors:
-            raise self.errors[0]
-
-    def go_on(self, count=CLIENTS):
-        """Waits for so many further answers."""
-        with self.lock:
-            wanted = self.answers + count
-        pods.wait_for("answers", lambda: self.errors or self.answers >= wanted)
-        self.check()
-
-    def stop(self):
-        self.stopping.set()
-        for thread in self.threads:
-            thread.join()
-        self.check()
-
-
-def secret(name, key, text):
-    data = {key: base64.b64encode(text.encode()).decode()}
-    return {"kind": "Secret", "metadata": {"name": name}, "data": data}
-
-
 def upgrade(node, helm):
     old, new = chart.render(helm, "public"), chart.render(helm, "upgrade")
-    node.add([secret("troupe-cluster", "secret", secrets.token_hex(32)), secret("troupe-api-keys", "api-keys", f"{KEY}\n")])
-    node.add(old)
-    start_all(node, old)
-    load = Load(node)
-    load.start()
-    load.go_on()
-    node.add(new)
-    replaced, away = 0, []
-    for workload in chart.workloads(new):
-        leaving = node.selected(workload["spec"]["selector"]["matchLabels"])
-        surge = workload["kind"] == "Deployment"
-        numbers = range(max(workload["spec"]["replicas"], len(leaving)))
-        for number in numbers if surge else reversed(numbers):  # a StatefulSet's last pod is the first to be replaced
-            pod = leaving[number] if number < len(leaving) else None
-            begun = time.monotonic()
-            if pod and not surge:
-                assert pod.name == pod_name(workload, number) and pod.terminate() == 0, pod.name
-            node.start(pod_name(workload, number), workload).wait_ready()
-            if pod and surge:
-                assert pod.terminate() == 0, pod.name
-            if not surge:
-                away.append((begun, time.monotonic() + 3))  # found again by then: defaults::reconnect_max, a new lease
-            replaced += pod is not None
-            load.go_on()
-    load.stop()
-    outside = [text for at, text in load.refused if not any(begun <= at <= end for begun, end in away)]
-    assert not outside, outside
-    assert node.stop_all() == {}
-    return (f"upgrade: {replaced} pods replaced under {CLIENTS} clients, {load.answers} streams of {TOKENS} tokens as without "
-            f"it; {len(load.refused)} requests were told 503 while a scheduler took over, and asked again")
+    node.add([pods.secret("troupe-cluster", "secret", secrets.token_hex(32)),
+              pods.secret("troupe-api-keys", "api-keys", f"{KEY}\n")])
+    cluster = Cluster(node, 1, lambda line: None)
+    cluster.apply(old)
+    pods.wait_for("the old release", cluster.done)
+    before = set(node.pods)
+    clients = open_loop.OpenLoop(lambda: cluster.endpoints("gateway"), RATE, TOKENS, KEY)
+    clients.learn()
+    looks = watch.Watch(cluster)
+    clients.start()
+    cluster.apply(new)
+    pods.wait_for("the new release", cluster.done)
+    outcomes = clients.stop()
+    looks.stopping.set()
+    failed = looks.failed(outcomes)
+    assert not failed, failed
+    right = sum(outcome.kind == open_loop.OK for outcome in outcomes)
+    assert right > len(outcomes) // 2, outcomes
+    assert cluster.stop() == {} and cluster.restarts() == 0
+    return (f"upgrade: {len(before)} pods replaced, all workloads at once; {right} streams of {TOKENS} tokens as without it; "
+            f"{len(outcomes) - right} requests were told 503 while a scheduler took over")
 
 
 def compose(node, helm):
@@ -234,16 +166,17 @@ def compose(node, helm):
     for name, value in {"SERVED_MODEL_NAME:-model": "demo", "MODEL_DIR:?a model folder": "/srv/model",
                         "TROUPE_IMAGE:-troupe:0.1.0": "troupe"}.items():
         text = text.replace(f"${{{name}}}", value)
-    services = yaml.safe_load(text)["services"]
+    services = yaml.safe_load(text.replace("$$", "$"))["services"]
     roles = ("scheduler", "expert", "attention", "gateway")
     node.objects.clear()
     shared = node.claims["cluster-secret"] = pods.Pod.owned(node.work / "cluster-secret", 65532)
-    shared.chmod(0o777)  # as a volume that takes over the owner of the image's folder
+    shared.chmod(0o777)  # like a volume that takes over the owner of the image's folder
     maker = node.start("secret", workload_of("secret", services["secret"]))
     assert maker.process.wait(60) == 0, maker.log.read_text()
     maker.forget()
     assert (shared / "secret").stat().st_mode & 0o777 == 0o600
-    node.add([{"kind": "Service", "metadata": {"name": role}, "spec": {"clusterIP": "None", "selector": {"service": role}}}
+    node.add([{"kind": "Service", "metadata": {"name": role},
+               "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"service": role}}}
               for role in roles])
     for role in roles:
         node.start(role, workload_of(role, services[role]))

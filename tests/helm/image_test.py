@@ -72,7 +72,7 @@ def instructions(text):
             lines.append(pending.strip())
             pending = ""
     last = max(number for number, line in enumerate(lines) if line.startswith("FROM "))
-    assert lines[last] == "FROM debian:bookworm-slim", lines[last]
+    assert lines[last] == "FROM ${DEBIAN}" and "ARG DEBIAN=debian:bookworm-slim" in lines, lines
     return [tuple(line.split(None, 1)) for line in lines[last + 1:]]
 
 
@@ -87,7 +87,7 @@ def build(root, binaries):
         elif instruction == "RUN":
             in_root(root, rest)
         else:
-            assert instruction in ("USER", "HEALTHCHECK", "CMD"), instruction
+            assert instruction in ("ARG", "LABEL", "USER", "HEALTHCHECK", "CMD"), instruction
             said[instruction] = rest
     return said
 
@@ -112,7 +112,7 @@ touch {root}/etc/resolv.conf && mount --bind /etc/resolv.conf {root}/etc/resolv.
 exec chroot {root} /bin/sh -c {shlex.quote(command)}"""
     apt = pathlib.Path("/etc/apt/apt.conf.d")
     kept = [file for file in apt.glob("*proxy*")]
-    for file in kept:  # how this machine reaches the mirror
+    for file in kept:  # this machine's access to the mirror
         shutil.copy(file, root / "etc/apt/apt.conf.d" / file.name)
     done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], capture_output=True, text=True,
                           check=False)
@@ -139,7 +139,7 @@ def main():
     binaries, model, work, cache = (pathlib.Path(a).resolve() for a in sys.argv[1:5])
     helm = tools.or_skip(tools.helm, cache)
     image = work / "image"
-    if os.environ.get("TROUPE_TEST_NODE") != "1":  # where there still is a network
+    if os.environ.get("TROUPE_TEST_NODE") != "1":  # where the network is still available
         shutil.rmtree(work, ignore_errors=True)
         cache.mkdir(parents=True, exist_ok=True)
         base(image, cache)
@@ -151,13 +151,14 @@ def main():
     total = size(image)
     programs = sum(file.stat().st_size for file in (image / "usr/local/bin").iterdir())
     assert said["USER"] == "65532:65532" and said["CMD"] == '["troupe", "--help"]', said
+    assert "org.opencontainers.image.revision=" in said["LABEL"], said
     assert said["HEALTHCHECK"].endswith('CMD ["troupe-health"]'), said
     shutil.copytree(model, work / "models" / cluster_test.MODEL_FOLDER)
     for path in [*work.parents[:1], work, *(work / "models").rglob("*"), work / "models"]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     manifests = chart.render(helm, "one-node", settings=["gateway.service.port=8000"])
     node = pods.Node(work / "node", image=image)
-    node.folders["/srv/models"] = work / "models"
+    node.folders["/srv/model"] = work / "models" / cluster_test.MODEL_FOLDER
     node.add(manifests)
     try:
         times = timed_ready(node, manifests)
@@ -165,7 +166,7 @@ def main():
         for pod in node.pods.values():
             cluster_test.kept_out(pod)
         health(node)
-        setuid = node.pods["r-troupe-scheduler-0"].inside(["find", "/", "-xdev", "-perm", "/6000", "-type", "f"]).stdout
+        setuid = next(iter(node.pods.values())).inside(["find", "/", "-xdev", "-perm", "/6000", "-type", "f"]).stdout
         assert setuid == "", setuid
         assert node.stop_all() == {}
     except BaseException:

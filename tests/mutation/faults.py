@@ -1,4 +1,4 @@
-"""The faults of the mutation check: what is in faults/*.toml, and whether it still fits the sources.
+"""The faults of the mutation check: the content of faults/*.toml, and whether it still fits the sources.
 
 A fault is a small, plausible mistake: a text that occurs exactly once in a source file, and what stands there
 instead. `kind` says what sort of mistake it is, `user` what somebody would suffer who runs the cluster.
@@ -9,7 +9,7 @@ import tomllib
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "faults"
 
-# The fewest that the check is worth running with.
+# Fewest faults for a meaningful check.
 LEAST = 60
 
 Fault = collections.namedtuple("Fault", "name area file old new kind user")

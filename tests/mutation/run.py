@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Do the tests notice faults? Puts one fault after another into a copy of actors/, and runs the unit tests.
+"""Checks that the tests notice faults. Puts one fault after another into a copy of actors/, and runs the unit tests.
 
   run.py --check              do all faults still apply, each exactly once? (fast; a ctest does it too)
   run.py --list               names, areas, kinds
@@ -37,8 +37,9 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 WORK = SOURCE / "build" / "mutation"
 REQUIRED_SHARE = 0.9
 BUILD_SECONDS = 900
-MEMORY_BYTES = 6 << 30  # of a test program; a fault may make a queue grow without bound
+MEMORY_BYTES = 6 << 30  # limit of a test program: a fault may let a queue grow without bound
 
+REBALANCER = "troupe_rebalancer_test"
 CONTROL, SERVING, WHOLE = "troupe_cluster_test", "troupe_serving_test", "troupe_whole_cluster_test"
 OVERLAPS, MODELS = "troupe_overlap_test", "troupe_model_serving_test"
 WIRE, LINKS = "transport_unit_test", "transport_test"
@@ -51,6 +52,7 @@ PROGRAMS = {
     "attention": [SERVING, OVERLAPS, WHOLE, MODELS],
     "expert": [SERVING, OVERLAPS, WHOLE, MODELS],
     "engine": [SERVING, MODELS, WHOLE],
+    "rebalancer": [REBALANCER],
     "transport": [WIRE, LINKS],
 }
 
@@ -91,7 +93,7 @@ class Tree:
 
     def __init__(self, folder, jobs):
         self.source, self.build, self.jobs = folder / "source", folder / "build", jobs
-        self.baseline = {}  # seconds that a program takes without a fault
+        self.baseline = {}  # seconds of a program without a fault
         folder.mkdir(parents=True, exist_ok=True)
         self.lock = open(folder / "lock", "w")
         try:
@@ -140,7 +142,7 @@ class Tree:
                 status = None
             finally:
                 if child.poll() is None:
-                    os.killpg(child.pid, 9)  # it, and the processes that it has started
+                    os.killpg(child.pid, 9)  # with the processes that it has started
                     child.wait()
         seconds = time.monotonic() - began
         return (None if status == 0 else failure_in(log.read_text(errors="replace"), status)), seconds

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The mutation check's own rules: what is refused, what a run remembers, and when it is content."""
+"""The mutation check's own rules: refusals, what a run remembers, and when it succeeds."""
 import contextlib
 import io
 import pathlib

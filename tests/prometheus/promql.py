@@ -1,4 +1,4 @@
-"""What of PromQL the tests need: which series an expression asks for."""
+"""The part of PromQL that the tests need: the series that an expression reads."""
 import re
 
 KEYWORDS = {"and", "or", "unless", "bool", "by", "without", "on", "ignoring", "group_left", "group_right", "offset", "inf", "nan"}

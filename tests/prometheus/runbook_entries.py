@@ -1,4 +1,4 @@
-"""What docs/runbooks.md tells people to type.
+"""The commands in docs/runbooks.md.
 
 The file opens with a table of variables and a block of shell functions for each kind of cluster; each entry has blocks of commands
 behind **Look.** and **Do.**. An entry without blocks sends to another one by its link.

@@ -1,4 +1,4 @@
-"""The faults that the alerts of deploy/prometheus/rules are for, as far as a local cluster can have them.
+"""The faults behind the alerts of deploy/prometheus/rules, as far as a local cluster can have them.
 
 Each is a context manager that is given a stage, causes the fault and yields what the runbook's variables are then, beyond those that every stage
 has. It stays until the alert no longer fires: what it takes back at its end is not what the runbook was to mend.
@@ -77,6 +77,18 @@ def crash_loop(stage):
         yield {"EDITOR": stage.editor("sed -i '/^mallory /d' \"$1\"")}
         stage.keys.write_text(stage.keys.read_text(encoding="utf-8") + "mallory key-of-mallory-0123456789\n", encoding="utf-8")
     os.kill(stage.pid("gateway-0"), signal.SIGHUP)
+
+
+@fault("TroupePodCrashLoop")
+def pod_crash_loop(stage):
+    raise Unavailable("it needs kube-state-metrics; its entry is that of TroupeCrashLoop")
+    yield {}
+
+
+@fault("TroupeNoGateway")
+def no_gateway(stage):
+    stand_still(stage, "gateway-0")
+    yield {}
 
 
 @fault("TroupeNoScheduler")
@@ -195,7 +207,7 @@ def crowd(stage, bodies, clients=32):
 
 
 LONG = [{"prompt": list(range(1, 100)), "max_tokens": 400}]
-# Answers are expected to be short, so that too many have a place, and some are long.
+# Answers are expected to be short, so too many get a place, and some are long.
 MIXED = [{"prompt": [5] * 16, "max_tokens": tokens} for tokens in (1, 1, 1, 490)]
 
 
@@ -225,7 +237,7 @@ def connections_nearly_full(stage):
 @fault("TroupeErrorBudgetBurns", also=("TroupeErrorBudgetBurnsSlowly",))
 def error_budget_burns(stage):
     stand_still(stage, "attention-0")
-    # What has a place there would wait for another worker.
+    # Requests with a place there would wait for another worker.
     wait_for("the worker is missed", lambda: stage.prometheus.value("max(troupe_cluster_ready)") == 0)
     with stage.load("alice", [spoken(4)], 2):
         yield {}

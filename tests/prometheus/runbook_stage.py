@@ -1,4 +1,4 @@
-"""A local cluster with a Prometheus that has the shortened rules: where faults are caused and runbooks carried out."""
+"""A local cluster with a Prometheus and the shortened rules, for causing faults and carrying out runbooks."""
 import contextlib
 import http.client
 import json
@@ -14,12 +14,13 @@ import shortened_rules
 from runbook_entries import lines_of
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
-from cluster import Cluster, wait_for  # noqa: E402
+from cluster import Cluster, free_port, wait_for  # noqa: E402
 from prometheus_server import Prometheus  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "deploy" / "prometheus" / "rules").glob("*.yml"))
 KEYS = {name: f"key-of-{name}-0123456789" for name in ("alice", "crowd", "mallory")}
+OPERATORS_KEY = "key-of-an-operator-0123456789"
 PATIENCE = 90  # seconds until an alert fires, or no longer does
 COMMANDS_MAY_TAKE = 120  # seconds, those of one entry together
 
@@ -34,14 +35,18 @@ class Stage:
         self.keys, self.limits, self.state = work / "keys", work / "limits.json", state_dir or work / "state"
         self.keys.write_text("".join(f"{name} {key}\n" for name, key in KEYS.items()), encoding="utf-8")
         self.keys.chmod(0o600)
+        operators = work / "operators"
+        operators.write_text(f"{OPERATORS_KEY}\n", encoding="utf-8")
+        operators.chmod(0o600)
         self.limits.write_text("{}\n", encoding="utf-8")
         rules = []
         for path in RULES:
             rules.append(work / path.name)
             rules[-1].write_text(shortened_rules.shorten(path.read_text(encoding="utf-8")), encoding="utf-8")
         self.rules = rules
-        # Nobody else ends what hangs: that is the runbook's task.
+        # Hung processes are not ended by a supervisor: that is the runbook's task.
         self.cluster = Cluster(self.binaries, "up", model, "--served-model-name", "m", "--hung-after", "0", "--api-key-file", str(self.keys),
+                               "--operator-key-file", str(operators), "--management-port", str(free_port()),
                                "--key-limits", str(self.limits), "--state-dir", str(self.state), "--attention-workers", "1", "--expert-workers", "2",
                                *flags, run_dir=work / "run", log=work / "up.log", trusted=trusted)
         self.url = f"{scheme}://127.0.0.1:{self.cluster.port}"
@@ -106,7 +111,7 @@ class Stage:
             while not over.is_set():
                 status = self.ask(key, bodies[number % len(bodies)])
                 if status != 200:
-                    over.wait(0.2)  # as a client that comes again
+                    over.wait(0.2)  # like a client that returns
                 number += clients
 
         threads = [threading.Thread(target=ask_on, args=(number,), daemon=True) for number in range(clients)]
@@ -130,7 +135,7 @@ class Stage:
         """Runs blocks of commands in one shell, as somebody who pastes them. @returns what it said; @errors AssertionError"""
         env = {**os.environ, "PATH": f"{self.binaries}:{os.environ['PATH']}", "GATEWAY": self.url, "RUN_DIR": str(self.work / "run"),
                "PROMETHEUS": f"http://127.0.0.1:{self.prometheus.port}", "LOG": str(self.work / "up.log"), "STATE_DIR": str(self.state),
-               "OPENAI_API_KEY": KEYS["alice"], "API_KEYS": str(self.keys), "KEY_LIMITS": str(self.limits),
+               "OPENAI_API_KEY": OPERATORS_KEY, "API_KEYS": str(self.keys), "KEY_LIMITS": str(self.limits),
                **{name.upper(): value for name, value in labels.items()}, **{name: str(value) for name, value in variables.items()}}
         script = "set -euo pipefail\n" + preamble + "".join(blocks)
         done = subprocess.run(["bash", "-c", script], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""Some threads of a process stand still as long as this program runs, while its other threads go on.
+"""Stops some threads of a process as long as this program runs, while its other threads continue.
 
 usage: stop_threads.py PID NAME|nice:N|compute
 
@@ -46,7 +46,7 @@ def main():
         ptrace(SEIZE, thread)
         ptrace(INTERRUPT, thread)
     print(len(threads), flush=True)
-    while threads:  # the end of a traced thread is its tracer's to take note of, or its process stays
+    while threads:  # a traced thread's end must be collected by its tracer, or its process stays
         try:
             os.waitpid(-1, WALL)
         except ChildProcessError:

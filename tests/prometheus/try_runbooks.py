@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Causes what alerts are for, on a local cluster, and carries out the runbooks as they are written.
+"""Causes the alerts' faults on a local cluster, and carries out the runbooks as written.
 
     try_runbooks.py --binaries build/release/bin [--model deploy/demo-model/model] [--only ALERT,ALERT] [--quick] [--verbose]
 
@@ -23,12 +23,12 @@ import tempfile
 import time
 import traceback
 
-import runbook_stage  # first: it says where cluster is
+import runbook_stage  # first: it sets the path of cluster
 from cluster import free_port, wait_for
 from runbook_entries import Runbooks, lines_of
 from runbook_faults import FAULTS, Unavailable, issue
 
-MARKER = ".try_runbooks"  # a file in folders that this program has made, and may remove
+MARKER = ".try_runbooks"  # marks folders that this program made and may remove
 QUICK = ("TroupeProcessDown", "TroupeReloadFailed", "TroupeDescriptorsLow", "TroupeClusterNotReady")
 
 
@@ -139,7 +139,7 @@ def try_all(options, work):
                         rows.append((alert, "FAILED, see above"))
                         failed = True
                         stage.mend()
-    finally:  # also where a cluster does not start, or cannot be mended
+    finally:  # even if a cluster does not start, or cannot be repaired
         report(rows + [(other, f"with {alert}") for alert, _ in rows for other in FAULTS[alert][1]])
     return failed
 

@@ -1,8 +1,9 @@
-"""PromQL of vllm_expressions.txt: what vLLM's dashboards ask for, and what of it there is none of."""
+"""PromQL of vllm_expressions.txt: the expressions of vLLM's dashboards, and which of them have no
+series."""
 import pathlib
 
 FILE = pathlib.Path(__file__).with_name("vllm_expressions.txt")
-# All engines, also where there is no such label.
+# All engines, also those without such a label.
 CHOICE = {"model_name": 'model_name=~"m"', "job": 'job=~".+"', "instance": 'instance=~".+"', "engine": 'engine=~".*"'}
 EDGES = {"time_to_first_token_seconds": "0.5", "request_time_per_output_token_seconds": "0.05"}  # of vLLM's objectives
 AWAKE, DISCARDED = 'sleep_state="awake"', 'sleep_state="discard_all"'

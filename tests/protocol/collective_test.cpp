@@ -1,4 +1,4 @@
-// Collectives of several actor systems over the transport, a thread a rank.
+// Collectives of several actor systems over the transport, one thread per rank.
 #include "actors/collective/transport_collective.hpp"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@
 
 #include "actors/collective/collective_messages.hpp"
 #include "actors/collective/part_box.hpp"
+#include "actors/protocol/type_ids.hpp"
 #include "actors/transport/fabric/faults.hpp"
-#include "actors/type_ids.hpp"
 #include "kernels/bfloat16.hpp"
 
 namespace troupe {
@@ -45,7 +45,7 @@ struct system_config : caf::actor_system_config {
   }
 };
 
-/// Ends connections over which something is sent, once that is wanted.
+/// Once requested, ends connections over which something is sent.
 struct line_cutter : fault_injector {
   fault decide(wire::frame_kind, std::size_t) override {
     return {.what = cuts ? fault::action::kill : fault::action::pass};
@@ -54,7 +54,7 @@ struct line_cutter : fault_injector {
   std::atomic<bool> cuts = false;
 };
 
-/// What a process of a cluster has.
+/// The parts of one process.
 struct process {
   process() : system(config) {
     transport_options options;
@@ -100,11 +100,11 @@ class ranks {
 
   void leave(std::size_t rank) { ends_[rank].reset(); }
 
-  /// What a rank sends from now on ends its connections, as if its process had died.
+  /// Ends the connections of a rank when it next sends, as if its process had died.
   void cut_off(std::size_t rank) { processes_[rank].cutter->cuts = true; }
 
   /// Does something at every rank at the same time.
-  /// @returns what went wrong, for each rank
+  /// @returns the error of each rank
   std::vector<std::string> on_each(const std::function<void(std::size_t)>& work) {
     std::vector<std::string> errors(size());
     std::vector<std::thread> threads;
@@ -128,7 +128,7 @@ class ranks {
 
 const std::vector<std::string> no_errors_of_three(3);
 
-/// Values of a rank, whose sums in another order are other bits.
+/// A rank's values; another order of summation gives other bits.
 template <class T>
 std::vector<T> values_of(std::size_t rank, std::size_t count) {
   std::mt19937 random(static_cast<unsigned>(rank));

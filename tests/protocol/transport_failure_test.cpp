@@ -1,4 +1,4 @@
-// The transport when peers die, stop, come back, lie or do not keep up. Peers are processes of their own.
+// The transport when peers die, stop, return, lie or are too slow. Peers are separate processes.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Notices silence soon, so that tests are short; long enough for a loaded machine.
+// Notices silence soon, so that tests are short, yet late enough for a loaded machine.
 transport_options quick_to_notice() {
   auto result = loopback_options();
   result.heartbeat = 50ms;
@@ -68,7 +68,7 @@ void kill_under_load(const transport_options& options, const std::vector<std::st
     self->wait_for(other);
     EXPECT_EQ(spared.sent, spared.answered);
     EXPECT_EQ(spared.wrong, 0U);
-    // A death that nobody notices costs a request's whole deadline each round.
+    // An unnoticed death would cost a request's whole deadline each round.
     ASSERT_EQ(killed.other_errors, 0U);
   }
   EXPECT_EQ(killed.sent, killed.answered + killed.failed);
@@ -110,8 +110,8 @@ TEST(transport_failure_test, a_stopped_process_is_dead_and_is_fenced_when_it_com
   EXPECT_EQ(answer.parts.front(), patterned(3'000'000, 9));
 }
 
-// More than the sockets hold waits for the peer when it is declared dead. When it comes back, it takes some
-// of that and closes its end: UCX has both to read and to write at once.
+// When the peer is declared dead, more than the sockets hold waits for it. When it returns, it reads some of
+// that and closes its end: UCX then has both to read and to write.
 TEST(transport_failure_test, a_peer_that_comes_back_to_a_full_pipe_harms_nobody) {
   node here{quick_to_notice()};
   std::vector<std::unique_ptr<child>> peers;
@@ -177,7 +177,7 @@ TEST(transport_failure_test, a_full_window_refuses_requests_and_recovers) {
   peer.resume();
   first.receive([](batch& x) { EXPECT_EQ(x.id, 2U); },
                 [&](caf::error& err) { ADD_FAILURE() << here.system.render(err); });
-  // The peer has taken the first in; its acknowledgement rides on the answer or on a heartbeat.
+  // The peer has received the first one; its acknowledgement comes with the answer or a heartbeat.
   caf::error err;
   EXPECT_TRUE(eventually([&] {
     err = echo(here, remote, question, answer);

@@ -76,7 +76,7 @@ server_actor spawn_server(caf::actor_system& sys) {
 payload patterned(std::size_t num_bytes, std::uint64_t seed) {
   auto result = payload::allocate(num_bytes);
   auto* to = result.mutable_data();
-  // Cheap, and any lost, moved or swapped byte shows.
+  // Cheap, and any lost, moved or swapped byte is noticed.
   for (std::size_t i = 0; i < num_bytes; ++i)
     to[i] = static_cast<std::byte>((i * 131 + (i >> 8) + seed * 29) & 0xFF);
   return result;
@@ -101,7 +101,7 @@ transport_options loopback_options() {
 }
 
 std::uint16_t unused_ports(std::uint16_t count) {
-  // By process id, so that tests that run side by side do not meet.
+  // By process id, so that parallel tests do not collide.
   constexpr std::uint16_t lowest = 20'000;
   constexpr std::uint16_t highest = 32'000;
   const auto step = static_cast<std::uint16_t>((highest - lowest) / count);
@@ -136,7 +136,7 @@ node::node(transport_options options) : log(std::make_shared<journal>()), system
 }
 
 node::~node() {
-  // Whoever is left would keep the system from ending.
+  // Remaining actors would keep the system from ending.
   net.reset();
 }
 
@@ -196,13 +196,13 @@ child::child(const std::vector<std::string>& args) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
-  // UCX's sockets are inherited otherwise, and connections would outlive those who have closed them.
+  // Otherwise UCX's sockets are inherited, and connections outlive their closing.
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   const auto err = posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   ::close(to_child[0]);
   ::close(from_child[1]);
-  // The child ends with this end of the pipe, whatever becomes of the test.
+  // The child ends with this end of the pipe, whatever happens to the test.
   stdin_ = to_child[1];
   if (err != 0)
     throw std::runtime_error(std::string{"cannot start "} + argv[0]);
@@ -223,7 +223,7 @@ std::vector<std::uint16_t> child::listening_ports() const {
   const auto process = "/proc/" + std::to_string(pid_);
   std::set<std::string> sockets;
   for (const auto& fd : std::filesystem::directory_iterator{process + "/fd"}) {
-    // "socket:[INODE]"; a descriptor may be closed while we look.
+    // "socket:[INODE]"; a descriptor may be closed meanwhile.
     std::error_code gone;
     sockets.insert(std::filesystem::read_symlink(fd, gone).string());
   }

@@ -15,14 +15,14 @@
 #include <caf/scoped_actor.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/transport/transport.hpp"
+#include "actors/transport/caf/transport.hpp"
 
 namespace troupe::test {
 
-/// How long to wait for what must happen: only a test that fails waits this long, however slow the machine.
+/// Longest wait for an expected event: only a failing test waits this long, on any machine.
 inline constexpr std::chrono::seconds patience{60};
 
-/// Waits for something that another thread or process brings about.
+/// Waits for the effect of another thread or process.
 template <class Predicate>
 bool eventually(Predicate holds) {
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -34,7 +34,7 @@ bool eventually(Predicate holds) {
   return true;
 }
 
-/// What travels: some metadata and several payloads.
+/// The content of messages: some metadata and several payloads.
 struct batch {
   std::uint64_t id = 0;
   std::string note;
@@ -48,15 +48,15 @@ typename Inspector::result_type inspect(Inspector& f, batch& x) {
 
 /// The SERVER interface of the transport tests.
 using server_actor = caf::typed_actor<
-    // Comes back with `id + 1`.
+    // Returns the batch with `id + 1`.
     caf::replies_to<batch>::with<batch>,
-    // Takes a batch and notes whether its id follows the last one.
+    // Receives a batch and records whether its id follows the last one.
     caf::reacts_to<caf::put_atom, batch>,
-    // How many batches were taken, and how many of them were out of order.
+    // Number of received batches, and how many of them were out of order.
     caf::replies_to<caf::get_atom>::with<std::uint64_t, std::uint64_t>,
     // Never answers, and keeps the promise.
     caf::replies_to<caf::pending_atom, batch>::with<batch>,
-    // Sends `x + 1` to the handle that came along.
+    // Sends `x + 1` to the handle in the message.
     caf::reacts_to<caf::forward_atom, caf::actor, std::int32_t>,
     // Ends.
     caf::reacts_to<caf::close_atom>>;
@@ -73,11 +73,11 @@ struct system_config : caf::actor_system_config {
 /// Options for loopback: a secret, any port, the loopback device, deadlines that a loaded machine meets.
 transport_options loopback_options();
 
-/// First of `count` neighbouring TCP ports that nobody uses on loopback, below the ports that the system
-/// hands out itself: nobody takes them by chance.
+/// First of `count` adjacent TCP ports unused on loopback, below the system's ephemeral ports, so that none
+/// is taken by chance.
 std::uint16_t unused_ports(std::uint16_t count);
 
-/// An actor system with its transport; the transport goes first.
+/// An actor system with its transport, which is destroyed first.
 struct node {
   explicit node(transport_options options = loopback_options());
   ~node();
@@ -113,7 +113,7 @@ class child {
 
   const std::string& endpoint() const { return endpoint_; }
 
-  /// TCP ports on which the process listens, its data ports among them.
+  /// TCP ports on which the process listens, including its data ports.
   std::vector<std::uint16_t> listening_ports() const;
 
   /// SIGSTOP, and waits until every thread of the process has stopped.

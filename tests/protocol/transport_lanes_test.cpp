@@ -1,4 +1,4 @@
-// Lanes and credits of the transport: what overtakes what, and what a peer that does not keep up costs.
+// Lanes and credits of the transport: the order of overtaking, and the costs of a slow peer.
 
 #include <gtest/gtest.h>
 
@@ -23,14 +23,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What is put is bulk; questions and answers are not.
+// put_atom messages are bulk; questions and answers are not.
 transport_options with_bulk() {
   auto result = loopback_options();
   result.is_bulk = [](const caf::message& content) { return content.match_element<caf::put_atom>(0); };
   return result;
 }
 
-// How many batches `server` has taken, and how many of them in a wrong order or with a wrong content.
+// Number of batches received by `server`, and how many of them were in a wrong order or with wrong content.
 std::pair<std::uint64_t, std::uint64_t> taken_by(node& here, const server_actor& server) {
   std::pair<std::uint64_t, std::uint64_t> result;
   caf::scoped_actor self{here.system};
@@ -195,7 +195,7 @@ class credit_test : public testing::Test {
     caf::anon_send_exit(slow, caf::exit_reason::kill);
   }
 
-  // Handles nothing until the gate opens; then ends with its first message, if it is told to.
+  // Handles nothing until the gate opens; then, if requested, ends with its first message.
   slow_actor spawn_slow(bool ends) {
     return there.system.spawn<caf::detached>(
         [this, ends](slow_actor::pointer self) -> slow_actor::behavior_type {
@@ -244,7 +244,7 @@ TEST_F(credit_test, the_window_bounds_the_mailbox_of_a_slow_actor) {
   constexpr int count = 100;
   ask(remote, count);
   EXPECT_TRUE(eventually([&] { return refused >= count - static_cast<int>(window); }));
-  // What has come and has not been handled brings nothing back.
+  // Messages that arrived but were not handled return no credits.
   EXPECT_TRUE(eventually([&] { return there.net->stats().frames_received >= window / 2; }));
   EXPECT_LE(there.net->stats().frames_received, window + 2) << "and two to find it";
   const int accepted = count - refused;
@@ -276,7 +276,7 @@ TEST_F(credit_test, notifications_beyond_both_windows_end_the_connection) {
   EXPECT_TRUE(here.await_line("does not keep up"));
 }
 
-// Both wait for each other's answers, with their windows full of questions.
+// Both wait for each other's answers, with windows full of questions.
 TEST_F(credit_test, two_that_ask_each_other_do_not_wait_for_ever) {
   using relay_actor = caf::typed_actor<caf::replies_to<batch>::with<batch>>;
   const auto spawn_relay = [](node& at, const server_actor& last) {

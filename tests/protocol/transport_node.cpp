@@ -1,7 +1,6 @@
-// A process for transport tests: listens, publishes "server", prints its endpoint, and ends when its input
-// does.
+// A process for transport tests: listens, publishes "server", prints its endpoint, and ends with its input.
 //
-//   transport_node [--listen HOST:PORT] [--data-ports LO-HI] [--shm]
+//    transport_node [--listen HOST:PORT] [--data-ports LO-HI] [--shm]
 
 #include <cstdio>
 #include <string>

@@ -1,4 +1,4 @@
-// Load for the tests and the measurements of failures: requests of all sizes, counted.
+// Load for tests and measurements of failures: requests of all sizes, counted.
 #pragma once
 
 #include <atomic>
@@ -15,14 +15,14 @@
 
 namespace troupe::test {
 
-/// What became of the requests.
+/// The outcomes of the requests.
 struct tally {
   std::atomic<std::uint64_t> sent{0};
   std::atomic<std::uint64_t> answered{0};
   std::atomic<std::uint64_t> failed{0};
-  /// Answers that are not what was asked for.
+  /// Wrong answers.
   std::atomic<std::uint64_t> wrong{0};
-  /// Failures for other reasons than the end of the peer.
+  /// Failures other than the end of the peer.
   std::atomic<std::uint64_t> other_errors{0};
   std::atomic<bool> stop{false};
 };

@@ -1,4 +1,4 @@
-// The transport against strangers on its socket, and against a peer that knows the secret and sends nonsense.
+// The transport with strangers on its socket, and with a peer that knows the secret and sends nonsense.
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ class stranger {
     return result;
   }
 
-  // Reads on, past heartbeats, until the end of the stream; false when it does not come.
+  // Reads, past heartbeats, until the end of the stream; false if it does not come.
   bool closed_by_peer() {
     const auto end = std::chrono::steady_clock::now() + patience;
     while (!receive().empty())
@@ -69,7 +69,7 @@ class stranger {
   wire::descriptor socket_;
 };
 
-// A node id as the CAF half writes it, another one every time.
+// A node id as written by the CAF half, different every time.
 std::string fresh_node(caf::actor_system& sys) {
   static std::uint8_t counter = 0;
   caf::node_id::default_data::host_id_type host{};
@@ -87,7 +87,7 @@ class nobody : public wire::ucx_worker::handler {
   bool arrived(const wire::ucx_worker::arrival&) override { return false; }
 };
 
-// A message with everything UCX may still read.
+// A message with everything that UCX may still read.
 struct sending : wire::ucx_worker::operation {
   void ended(bool) override { finished = true; }
 
@@ -103,7 +103,7 @@ struct owner : wire::ucx_worker::endpoint_owner {
   bool failed = false;
 };
 
-// Knows the secret, shakes hands properly, and then says whatever a test wants.
+// Knows the secret, completes the handshake, and then sends what the test wants.
 class rogue {
  public:
   explicit rogue(node& victim)
@@ -164,7 +164,7 @@ class rogue {
  private:
   nobody ears_;
   owner owner_;
-  // Until the worker is gone: a send that the victim does not want may never end.
+  // Kept until the worker is gone: a send that the victim does not read may never end.
   std::vector<std::unique_ptr<sending>> sent_;
   wire::ucx_worker worker_;
   stranger socket_;
@@ -178,7 +178,7 @@ class transport_rogue_test : public testing::Test {
 
   ~transport_rogue_test() override { caf::anon_send_exit(server, caf::exit_reason::user_shutdown); }
 
-  // Whatever has happened, an honest peer is served.
+  // An honest peer is still served.
   void expect_service() {
     node honest;
     const auto found = honest.resolve(victim.net->endpoint(), "server");
@@ -363,7 +363,7 @@ TEST_F(transport_rogue_test, seeded_noise_in_headers_never_harms) {
     wire::encode_frame(header, std::span{head}.first<wire::frame_header_bytes>());
     for (std::size_t i = wire::frame_header_bytes; i < head.size(); ++i)
       head[i] = static_cast<std::byte>(draw() >> 56);
-    // Spares magic, version and token, so that the frame gets far.
+    // Keeps magic, version and token, so that decoding gets far.
     head[5 + (draw() >> 33) % 3] = static_cast<std::byte>((draw() >> 56) & 15);
     x.send_raw(head, round % 2 == 0 ? 0 : 1000);
   }

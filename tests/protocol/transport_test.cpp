@@ -1,4 +1,4 @@
-// The transport between two actor systems in one process: what actors may rely on.
+// The transport between two actor systems in one process: its guarantees to actors.
 
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST_F(transport_test, keeps_order_over_sizes_that_travel_differently) {
   caf::scoped_actor self{here.system};
   constexpr std::uint64_t count = 300;
   for (std::uint64_t i = 1; i <= count; ++i) {
-    // Metadata beyond what fits beside the header, every now and then.
+    // Sometimes more metadata than fits beside the header.
     batch x{i, std::string(i % 7 == 0 ? 20'000 : 5, 'x'), {patterned(sizes[i % 6], i)}};
     if (i % 5 == 0)
       x.parts.push_back(patterned(77, i));
@@ -154,7 +154,7 @@ TEST_F(transport_test, handles_in_messages_work_both_ways) {
 }
 
 TEST(transport_process_test, kill_9_ends_requests_and_monitors_without_waiting_for_silence) {
-  // Nobody counts silence in this test: the connection itself tells.
+  // This test has no limit of silence: the connection itself reports its end.
   node here;
   child peer;
   const auto remote = here.server_at(peer.endpoint());
@@ -177,7 +177,7 @@ TEST(transport_process_test, kill_9_ends_requests_and_monitors_without_waiting_f
                [&](caf::error& err) { EXPECT_EQ(err, caf::sec::request_receiver_down); });
 }
 
-// Links itself to `remote`, then waits to be told to end.
+// Links itself to `remote`, then waits for the command to end.
 caf::behavior linked_to(caf::event_based_actor* me, const server_actor& remote) {
   me->link_to(remote);
   return {[me](caf::close_atom) { me->quit(caf::exit_reason::user_shutdown); }};
@@ -217,7 +217,7 @@ TEST(transport_process_test, links_reach_across_processes) {
   {
     const auto remote = here.server_at(peer.endpoint());
     const auto local = self->spawn<caf::monitored>(linked_to, remote);
-    // Its answer comes after the link has been taken in: frames keep their order.
+    // Its answer comes after the link was established: frames keep their order.
     self->request(remote, patience, batch{}).receive([](batch&) {}, [](caf::error&) { ADD_FAILURE(); });
     peer.kill();
     expect_end(here, self, caf::exit_reason::remote_link_unreachable);
@@ -305,7 +305,7 @@ TEST(transport_process_test, requests_that_nobody_answers_are_forgotten_at_last)
       .receive([](batch&) { ADD_FAILURE(); },
                [](caf::error& err) { EXPECT_EQ(err, caf::sec::request_timeout); });
   EXPECT_TRUE(eventually([&] { return here.net->stats().requests_pending == 0; }));
-  // Who has no deadline of its own hears of it.
+  // Callers without a deadline of their own get the error, too.
   const auto heard = std::make_shared<std::promise<caf::error>>();
   here.system.spawn([remote, heard](caf::event_based_actor* me) {
     me->request(remote, caf::infinite, caf::pending_atom_v, batch{})
@@ -360,7 +360,7 @@ TEST(transport_trust_test, another_model_is_refused_by_name) {
   const auto text = here.system.render(found.error());
   EXPECT_NE(text.find("mixtral-1"), std::string::npos) << text;
   EXPECT_NE(text.find("olmoe-2"), std::string::npos) << text;
-  // Who serves no model may talk to both.
+  // A process without a model may talk to both.
   node gateway;
   EXPECT_TRUE(is_transport_error(gateway.resolve(there.net->endpoint(), "x").error(),
                                  transport_error::no_such_service));
@@ -368,7 +368,7 @@ TEST(transport_trust_test, another_model_is_refused_by_name) {
                                  transport_error::no_such_service));
 }
 
-// What the constructor says to these options.
+// The constructor's error for these options.
 std::string refusal_of(caf::actor_system& sys, const transport_options& options) {
   try {
     transport refused{sys, options};
@@ -385,7 +385,7 @@ TEST(transport_trust_test, unusable_options_are_refused_at_the_start) {
   options.listen = "nonsense";
   EXPECT_EQ(refusal_of(sys, options), "transport: 'nonsense' is not an endpoint of the form HOST:PORT");
   options = loopback_options();
-  options.secret.clear();
+  options.secret = {};
   EXPECT_EQ(refusal_of(sys, options), "transport: the cluster secret is empty");
   const auto taken = wire::listen_on({"127.0.0.1", 0});
   options = loopback_options();
@@ -413,7 +413,7 @@ TEST(transport_trust_test, what_ucx_cannot_start_with_is_named_once) {
   EXPECT_TRUE(why.starts_with("transport: ucp_")) << why;
   EXPECT_NE(why.find("data ports '1-x'"), std::string::npos) << why;
   EXPECT_EQ(why.find('\n'), std::string::npos) << why;
-  // And nothing of it stays behind.
+  // Nothing of it remains.
   options.data_ports = "0";
   EXPECT_EQ(refusal_of(sys, options), "nothing");
 }

@@ -1,4 +1,4 @@
-// Which threads run actors that messages from other processes wake, and what that must not do.
+// The threads that run actors woken by messages from other processes, and what they must not block.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What an actor tells, and waits for, on whatever thread runs it.
+/// Signals between an actor, on any thread, and the test.
 struct latch {
   std::promise<void> reached;
   std::promise<void> gate;
@@ -37,14 +37,15 @@ caf::behavior waiting_actor(caf::event_based_actor* self, latch* x) {
   }};
 }
 
-/// What waits as a step may still be on its way back when the test goes on: they share it.
+/// Shared, because a waiting step may still be returning when the test continues.
 struct step_latch : latch {
-  latch* holds_actor = nullptr; ///< what the actor waits for before it returns
+  latch* holds_actor = nullptr; ///< the actor waits for it before it returns
   std::thread::id actor_ran;
   std::thread::id step_ran;
 };
 
-/// Leaves to its thread to wait, where it has one that may. @returns whether it had
+/// Leaves waiting to its thread, if that allows it.
+/// @returns whether it does
 caf::behavior leaving_actor(caf::event_based_actor* self, std::shared_ptr<step_latch> x) {
   return {[self, x = std::move(x)](std::int32_t) {
     auto* left = follow_up::of_this_thread();
@@ -76,7 +77,7 @@ bool echoes(node& from, const server_actor& to, std::chrono::milliseconds deadli
 TEST(transport_threads_test, a_message_needs_no_thread_of_the_scheduler) {
   node here;
   node there;
-  // More than one, because the thread that receives may just then be giving actors to the scheduler.
+  // More than one, because the receiving thread may just then be passing actors to the scheduler.
   std::vector<server_actor> local;
   std::vector<server_actor> servers;
   for (int i = 0; i < 20; ++i) {
@@ -103,22 +104,23 @@ TEST(transport_threads_test, a_message_needs_no_thread_of_the_scheduler) {
     caf::anon_send_exit(server, caf::exit_reason::user_shutdown);
 }
 
-/// A server that answers while another actor of its process keeps a thread.
+/// A server that answers while another actor of its process occupies a thread.
 class busy_network_test : public ::testing::Test {
  protected:
   ~busy_network_test() override { caf::anon_send_exit(local_, caf::exit_reason::user_shutdown); }
 
   bool answers() { return echoes(here_, server_, patience); }
 
-  /// Publishes `whom` in place of the one before. @returns what we have for it here
+  /// Publishes `whom`, replacing the one before.
+  /// @returns its handle here
   caf::actor publish(const caf::actor& whom) {
     there_.net->publish("busy", whom);
     const auto found = here_.resolve(there_.net->endpoint(), "busy");
     return found ? caf::actor_cast<caf::actor>(*found) : caf::actor{};
   }
 
-  /// Asks until the actor has run on a thread that lends itself: the one that receives may just then be
-  /// giving actors to the scheduler, whose threads lend themselves to nobody.
+  /// Repeats until the actor has run on a thread that lends itself: the receiving one may just then be
+  /// passing actors to the scheduler, whose threads do not lend themselves.
   bool leaves_a_step(const caf::actor& to) {
     caf::scoped_actor self{here_.system};
     return eventually([&] {
@@ -145,7 +147,7 @@ class busy_network_test : public ::testing::Test {
 };
 
 TEST_F(busy_network_test, an_actor_that_takes_long_does_not_stop_the_network) {
-  // One after the other: the thread that took over must be relieved as well.
+  // Repeated: the thread that took over must be relieved as well.
   for (int round = 0; round < 3; ++round) {
     latch slow;
     const auto busy = publish(there_.system.spawn(waiting_actor, &slow));

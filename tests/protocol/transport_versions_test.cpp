@@ -1,4 +1,4 @@
-// Processes of two versions of the program: which messages reach one another, and what becomes of the others.
+// Processes of two versions of the program: which messages arrive, and what happens to the others.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 namespace troupe::test {
 
-/// What only the newer version knows.
+/// A message that only the newer version knows.
 struct novelty {
   std::uint64_t id = 0;
 };
@@ -70,7 +70,7 @@ caf::actor resolved(caf::actor_system& system, const transport& net, const std::
   return result;
 }
 
-/// Sends `what` and returns the error that comes back; none when `Answer` comes back.
+/// Sends `what` and returns the error of its answer; none if `Answer` comes back.
 template <class Answer, class Question>
 caf::error ask(caf::actor_system& system, const caf::actor& whom, Question what) {
   caf::scoped_actor self{system};

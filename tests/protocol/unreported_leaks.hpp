@@ -1,3 +1,4 @@
+// Hides known leaks of a library from the leak sanitizer.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -13,8 +14,8 @@
 
 namespace troupe::test {
 
-/// While it lives, the leak sanitizer takes what this thread allocates for reachable, and all that it points
-/// to. For a single call into a library with a known leak; does nothing in builds without the sanitizer.
+/// While it lives, the leak sanitizer treats memory allocated by this thread, and all that it points to, as
+/// reachable. For a single call into a library with a known leak; without the sanitizer it does nothing.
 class unreported_leaks {
  public:
 #ifdef TROUPE_LEAKS_ARE_REPORTED

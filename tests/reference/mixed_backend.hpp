@@ -1,5 +1,5 @@
-// A model whose attention side one backend computes and whose experts another: clusters of both kinds of
-// devices.
+// A model with its attention side on one backend and its experts on another, as in clusters with both kinds
+// of devices.
 #pragma once
 
 #include "kernels/model/compute_backend.hpp"

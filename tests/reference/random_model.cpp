@@ -9,7 +9,7 @@ namespace troupe::test {
 
 namespace {
 
-// Debian's interpreter by path: others in PATH need not have numpy.
+// Debian's interpreter by path: others in PATH may lack numpy.
 const std::string script_folder = "/usr/bin/python3 -B " TROUPE_SOURCE_DIR "/tests/reference/";
 
 void run_script(const std::string& arguments) {
@@ -34,7 +34,7 @@ scratch_folder::~scratch_folder() {
 }
 
 random_model::random_model(const std::string& variant, unsigned seed) {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets it
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): it is never set
   if (const auto* made = std::getenv("TEST_MODELS_FOLDER"); made != nullptr && seed == 1) {
     std::filesystem::copy(std::filesystem::path(made) / variant, folder());
     return;

@@ -1,4 +1,4 @@
-// Small models with random weights, written by make_model.py, and the float64 reference's answers about them.
+// Small models with random weights, written by make_model.py, and their results by the float64 reference.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace troupe::test {
 
-/// A folder of its own that disappears with the object.
+/// A folder that is removed with the object.
 class scratch_folder {
  public:
   scratch_folder();
@@ -23,12 +23,11 @@ class scratch_folder {
   std::filesystem::path path_;
 };
 
-/// One of make_model.py's variants in a folder that disappears with the object.
+/// One of make_model.py's variants in a folder that is removed with the object.
 class random_model {
  public:
-  /// Where the environment names TEST_MODELS_FOLDER, a copy of its folder `variant` (seed 1): machines
-  /// without numpy are given models that were made elsewhere.
-  /// @errors  std::runtime_error when the script fails, or there is no such folder
+  /// If TEST_MODELS_FOLDER is set, a copy of its folder `variant` (seed 1): for machines without numpy.
+  /// @throws std::runtime_error  the script fails, or there is no such folder
   explicit random_model(const std::string& variant, unsigned seed = 1);
 
   const std::filesystem::path& folder() const noexcept { return folder_.path(); }
@@ -37,16 +36,16 @@ class random_model {
   scratch_folder folder_;
 };
 
-/// What reference.py computes in float64.
+/// The results of reference.py in float64.
 struct reference_result {
-  std::vector<std::vector<double>> logprobs; // [prompt][vocab], behind every prompt token
+  std::vector<std::vector<double>> logprobs; // [prompt][vocab], after every prompt token
   std::vector<std::uint32_t> greedy;         // the most probable continuation
-  std::vector<double> margins;               // [greedy], by how much each beat the second
-  std::vector<double> rounding_errors;       // [greedy], by how much bfloat16 moves that margin
+  std::vector<double> margins;               // [greedy], its lead over the second
+  std::vector<double> rounding_errors;       // [greedy], how much bfloat16 changes that margin
 };
 
 /// @param rounded_runs  runs in bfloat16 that `rounding_errors` are measured with; 0: they are zeros
-/// @errors  std::runtime_error when the script fails
+/// @throws std::runtime_error  the script fails
 reference_result run_reference(const std::filesystem::path& folder, std::span<const std::uint32_t> prompt,
                                std::size_t greedy, std::size_t rounded_runs);
 

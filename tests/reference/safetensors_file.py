@@ -40,7 +40,7 @@ def write(path, tensors, values_of):
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, offset + size]}
         offset += size
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # so that the data starts aligned, as the usual writer has it
+    text += b" " * (-len(text) % 8)  # aligns the start of the data, like the usual writer
     with open(path, "wb") as out:
         out.write(struct.pack("<Q", len(text)))
         out.write(text)

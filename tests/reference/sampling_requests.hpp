@@ -1,4 +1,4 @@
-// Rows to sample of all kinds: what a request may ask for, at random.
+// Random sampling requests of all kinds.
 #pragma once
 
 #include "kernels/sampling.hpp"
@@ -14,12 +14,12 @@
 
 namespace troupe::test {
 
-/// Copies of rows, each with room of its own for top logprobs: a sampler that writes nothing there must not
-/// pass with what another one has written. Row: sampling_row or logprob_row.
+/// Copies of rows, each with its own space for top logprobs: a sampler that writes nothing there must not
+/// pass with another one's result. Row: sampling_row or logprob_row.
 template <class Row>
 class rows_with_own_tops {
  public:
-  /// What is in the room before anybody writes there.
+  /// The initial content of that space.
   static constexpr kernels::token_logprob unwritten{0xfffffffeU, 12345.678F};
 
   explicit rows_with_own_tops(std::span<const Row> of) : rows_(of.begin(), of.end()) {
@@ -34,7 +34,7 @@ class rows_with_own_tops {
   std::vector<Row> rows_;
 };
 
-/// Owns what the rows borrow.
+/// Owns the memory that the rows borrow.
 class sampling_requests {
  public:
   /// @param rows  of the logits: request i samples row i mod `rows`
@@ -43,7 +43,7 @@ class sampling_requests {
       add(i, i % rows, vocab);
   }
 
-  /// Each with room for its own top logprobs.
+  /// Each with its own space for top logprobs.
   const std::vector<kernels::sampling_row>& rows() const { return rows_; }
 
  private:

@@ -1,4 +1,4 @@
-// Backends that tests of whole models run on: the parameter of contract and golden tests.
+// The backends for tests of whole models: the parameter of contract and golden tests.
 #pragma once
 
 #include "kernels/context.hpp"
@@ -13,23 +13,22 @@
 
 namespace troupe::test {
 
-/// "cpu", and "cuda" where this build has it and this machine a device; linked with the emulation, "cuda"
-/// alone.
+/// "cpu", and "cuda" if this build has it and this machine a device; linked with the emulation, only "cuda".
 std::vector<std::string> tested_backends();
 
-/// "cuda+cpu" and "cpu+cuda", attention on the one and experts on the other, where this build has both and
+/// "cuda+cpu" and "cpu+cuda", attention on the first and experts on the second, if this build has both and
 /// this machine a device, real or emulated.
 std::vector<std::string> mixed_backends();
 
-/// Whether tests should be few and small: kernels that are emulated take a thousand times as long.
+/// Whether tests should be few and small: emulated kernels take a thousand times as long.
 bool is_slow(const std::string& name);
 
-/// Whether a backend computes in what `dtype` asks for: GPUs do in bfloat16 only.
+/// Whether a backend supports `dtype`: GPUs compute only in bfloat16.
 bool computes(const std::string& name, kernels::dtype type);
 
 /// A model folder on the backend of that name, or on two ("cuda+cpu").
 /// @param ctx  borrowed: where "cpu" computes
-/// @errors  model_error
+/// @throws model_error
 std::unique_ptr<model::compute_backend> open_backend(const std::string& name, kernels::context& ctx,
                                                      const std::filesystem::path& folder,
                                                      model::dtype_choice dtype,

@@ -38,7 +38,7 @@ class Tree(mutation.Tree):
 
 def patch(folder, file, *options):
     """@returns what git says against it; empty when it is done"""
-    # No folder of ours is a repository to git here: inside of one it would leave out what is not below the folder.
+    # Hides surrounding repositories from git: inside one it would leave out files outside of the folder.
     env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)} if folder != SOURCE else None
     done = subprocess.run(["git", "apply", *options, str(file)], cwd=folder, check=False, env=env,
                           capture_output=True, text=True)
@@ -69,7 +69,7 @@ def find(patches, jobs):
     names = mutation.files_of(SOURCE)
     mutation.copy_changed(SOURCE, tree.source, names)
     tree.configure()
-    if problem := tree.make("troupe-load"):
+    if problem := tree.make("troupe-simulate"):
         sys.exit(f"the sources cannot be built:\n{problem}")
     status, said = simulate(tree)
     if status != 0:
@@ -78,7 +78,7 @@ def find(patches, jobs):
     for file in patches:
         if problem := patch(tree.source, file):
             sys.exit(f"{file.name} does not apply: {problem}")
-        problem = tree.make("troupe-load")
+        problem = tree.make("troupe-simulate")
         status, said = (None, problem) if problem else simulate(tree)
         mutation.copy_changed(SOURCE, tree.source, names)
         seeds = [int(seed) for seed in re.findall(r"^seed (\d+):", said, re.MULTILINE)]

@@ -1,4 +1,4 @@
-"""Starts and stops Troupe as its users do, for the system tests. Standard library only."""
+"""Starts and stops Troupe for the system tests, as users do. Standard library only."""
 import contextlib
 import http.client
 import json
@@ -16,13 +16,13 @@ import time
 
 READY_DEADLINE = 120  # seconds until a cluster must be ready
 STOP_DEADLINE = 60
-# No load balancer has to hear that a server stops. A variable, not a flag: builds that do not know it start all the same.
-# No test waits 2 s for a plan, nor leaves one in the user's cache folder.
+# No load balancer needs to notice that a server stops. A variable, not a flag: builds without it start all the same. Tests
+# neither wait 2 s for a plan, nor leave one in the user's cache folder.
 QUICK_STOP = {"TROUPE_LAME_DUCK": "0", "TROUPE_KERNEL_PLAN": "default"}
 
 
-# Below the ports that Linux gives to those who ask for none (ip_local_port_range: 32768 and more by default). One of those may
-# be given to any connection between the look and the start of the program that is to listen on it.
+# Below Linux's ephemeral ports (ip_local_port_range: from 32768 by default), which any connection may take between the check
+# and the start of the program that will listen.
 PORTS = range(20000, 32000)
 
 
@@ -66,7 +66,7 @@ def wait_for(what, question, patience=60):
     end = time.monotonic() + patience
     while not (answer := question()):
         assert time.monotonic() < end, f"{what}: not within {patience} s"
-        time.sleep(0.02)  # between two looks at another process
+        time.sleep(0.02)  # polls another process
     return answer
 
 
@@ -94,12 +94,17 @@ class Cluster:
             self.wait_ready()
         except BaseException:
             self.stop(check=False)
+            self.show_log()
             raise
         return self
 
     def __exit__(self, kind, value, trace):
         self.stop(check=kind is None)
-        if kind is not None and self.log_path:
+        if kind is not None:
+            self.show_log()
+
+    def show_log(self):
+        if self.log_path:
             sys.stderr.write(pathlib.Path(self.log_path).read_text()[-8000:])
 
     def wait_ready(self, deadline=READY_DEADLINE):
@@ -112,7 +117,7 @@ class Cluster:
                     return
             if time.monotonic() > end:
                 raise AssertionError("the server was not ready in time")
-            time.sleep(0.02)  # between two questions to another process
+            time.sleep(0.02)  # polls another process
 
     def stop(self, check=True):
         if self.process.poll() is None:
@@ -197,7 +202,7 @@ def run_all(tasks, workers):
                 return
             try:
                 results[number] = tasks[number]()
-            except BaseException as error:  # handed to the caller below
+            except BaseException as error:  # raised by the caller below
                 errors.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(workers)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Completion scripts and manual pages of the programs as they are built: every command and every flag of --help is in them.
+"""Completion scripts and manual pages of the built programs: they contain every command and every flag of --help.
 
 usage: completion_test.py BINARIES MODEL_DIR WORK_DIR
 """
@@ -66,8 +66,8 @@ class Bash:
 class Zsh:
     """An interactive zsh with the script, in a terminal of zsh's own (zpty): keys are typed, and Tab completes."""
 
-    # What is offered is written down where completion hands it over (compadd), and nothing is inserted. `zle complete-word` ends
-    # when all of it has been handed over.
+    # Records the offers where completion passes them on (compadd), and inserts nothing. `zle complete-word` ends when all have
+    # been passed on.
     SETUP = r"""
 PROMPT= RPROMPT=
 setopt no_beep no_prompt_cr no_prompt_sp

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The programs as containers run them: the variables that Kubernetes sets for a Service named `troupe`; pages of browsers
-whose origin is named, and others; and what every program says to --version and to a mistake.
+"""The programs in containers: the variables that Kubernetes sets for a Service named `troupe`; browser pages of allowed
+and other origins; and every program's answers to --version and to a mistake.
 
 usage: container_test.py BINARIES MODEL_DIR WORK_DIR
 """
@@ -39,7 +39,7 @@ def command_lines(binaries):
         assert refused.returncode == 2, refused
         assert refused.stderr.startswith(f"{program}: unknown flag '--bogus'"), refused.stderr
         assert refused.stderr.endswith(f"; see '{program} --help'\n"), refused.stderr
-    for program, names in (("troupe", "serve, up, status, top, placement, trace, quantize, tune, tokenize, completion"), ("troupe-load", "run, eval, trace")):
+    for program, names in (("troupe", "serve, up, status, top, placement, trace, inspect, quantize, tune, tokenize, completion"), ("troupe-load", "run, eval, trace")):
         refused = subprocess.run([binaries / program, "bogus"], capture_output=True, text=True)
         assert refused.returncode == 2, refused
         assert refused.stderr == (f"{program}: unknown command 'bogus': a command comes first, one of {names}; "

@@ -120,7 +120,8 @@ def told_before_it_loads(binaries, command, model):
     assert done.returncode == 0, (command, done.returncode, done.stderr)
     assert "listening: http" not in done.stderr, f"{command} began to serve:\n{done.stderr}"
     if command == "serve":
-        assert "stopped before the weights of the attention side were loaded" in done.stderr, done.stderr
+        at_once = ("stopped before the weights of the attention side were loaded", "before the start was over")
+        assert any(text in done.stderr for text in at_once), done.stderr
 
 
 def not_numbers(binaries, model, work):

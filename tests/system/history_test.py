@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The activation history of real processes: it counts what runs, survives `kill -9` of the scheduler, and a new cluster
-begins with what another one has shown. A history of another model ends the start with one clear line.
+"""The activation history of real processes: it counts what runs, survives `kill -9` of the scheduler, and can be given
+to a new cluster. A history of another model ends the start with one clear line.
 
 usage: history_test.py BINARIES MODEL_DIR WORK_DIR
 """
@@ -14,7 +14,7 @@ from cluster import Cluster, wait_for
 
 PATIENCE = 60  # seconds
 QUESTION = {"model": "m", "prompt": [1, 2, 3], "max_tokens": 4, "temperature": 0, "ignore_eos": True}
-TOKENS = 3 + 4 - 1  # that are computed for it: the last one is only sampled
+TOKENS = 3 + 4 - 1  # computed tokens: the last one is only sampled
 
 
 def main():

@@ -16,8 +16,8 @@ from cluster import Cluster
 
 CHAT = "/v1/chat/completions"
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
-# (template, what the 400 must say). Those that compute until they are killed take the processors: beside them the others
-# may not come to their own end within 5 s, under a sanitizer above all.
+# (template, expected text in the 400). Templates that compute until they are killed occupy the processors: beside them the
+# others may not reach their own end within 5 s, especially under a sanitizer.
 ENDLESS = [
     ("{{ 9**(9**9) }}", "takes more than 5000 ms"),
     ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "takes more than 5000 ms"),

@@ -112,7 +112,7 @@ def main():
 
         before = cluster.pids()
         killed = []
-        before_first, after_first = [], []  # what attention workers had counted when each was to be killed
+        before_first, after_first = [], []  # the attention workers' counts before and after the kills
 
         def kill_two():
             wait_for(TOKENS // 10)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Spans of requests reach a collector of OpenTelemetry, and a collector that is not there costs no request.
+"""Spans of requests reach an OpenTelemetry collector, and a missing collector costs no request.
 
 usage: otlp_test.py BINARIES MODEL_DIR WORK_DIR
 """

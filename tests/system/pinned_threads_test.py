@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Which processors compute threads are pinned to: by --cores, and by `troupe up` where it has all of them.
+"""The processors to which compute threads are pinned: by --cores, and by `troupe up` if it has all of
+them.
 
 usage: pinned_threads_test.py BINARIES MODEL_DIR WORK_DIR
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Experts change their hosts under load, as an operator says: move, replicate, pin, assign, drain, rebalance.
+"""Experts change their hosts under load, by an operator's commands: move, replicate, pin, assign, drain, rebalance.
 
 usage: placement_test.py BINARIES MODEL_DIR WORK_DIR
 
@@ -191,7 +191,7 @@ def main():
                  log=work / "up.log") as cluster:
         operator = Operator(cluster, binaries / "troupe")
         names = [f"expert-{i}" for i in range(NUM_EXPERTS)]
-        operator.command("pause")  # nothing moves but what is asked for
+        operator.command("pause")  # only ordered moves
         assert operator.state()["planner"] == "paused"
         with Load(cluster) as load:
             moves_and_copies(operator, names)

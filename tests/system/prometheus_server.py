@@ -1,4 +1,4 @@
-"""A real Prometheus for tests that look at a cluster as operators do. Standard library only."""
+"""A real Prometheus for tests that observe a cluster as operators do. Standard library only."""
 import contextlib
 import http.client
 import json

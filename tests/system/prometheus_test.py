@@ -20,7 +20,7 @@ import threading
 
 import yaml
 
-from cluster import Cluster, run_all, wait_for
+from cluster import Cluster, free_port, run_all, wait_for
 from prometheus_server import PATIENCE, Prometheus
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "prometheus"))
@@ -31,7 +31,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "deploy" / "prometheus" / "rules").glob("*.yml"))
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 MISSING = {"troupe_tls_certificate_not_after_seconds": "this cluster has no certificates",
-           "troupe_tls_handshake_failures_total": "nor handshakes"}
+           "troupe_tls_handshake_failures_total": "nor handshakes",
+           "troupe_placement_wanted_workers": "it is known after five minutes",
+           "kube_pod_container_status_restarts_total": "there is no Kubernetes",
+           "ALERTS": "no alert fires"}
 KEYS = "alice key-of-alice-0123456789\nbob key-of-bob-0123456789\n"
 LIMITS = {"keys": {"bob": {"requests_per_minute": 1}}}
 
@@ -126,7 +129,7 @@ def check_pages(binaries, run_dir, work):
             seen.add(family)
         missing = [name for name, spec in catalogue.items()
                    if spec["process"] in (role, "every") and not spec["condition"] and name not in families_of(page)]
-        # A worker that has just been started has computed nothing.
+        # A new worker has computed nothing.
         missing = [name for name in missing if not re.search(r"expert_(layer_)?rows_total$", name)]
         assert not missing, f"{process} does not show {missing}"
     optional = {name for name, spec in catalogue.items() if spec["condition"]}
@@ -148,7 +151,7 @@ def expressions_of_ours():
                 if "record" in rule:
                     filled.append((where, rule["expr"]))
                     filled.append((where, rule["record"]))
-                else:  # most do not fire here: what they look at must be there
+                else:  # most do not fire here, but their series must exist
                     understood.append((where, rule["expr"]))
                     filled += [(where, selector) for name, selector in selectors(rule["expr"]) if name not in MISSING]
     return filled, understood
@@ -160,14 +163,14 @@ def ours(binaries, model, work):
     keys.chmod(0o600)
     limits.write_text(json.dumps(LIMITS), encoding="utf-8")
     with Cluster(binaries, "up", model, "--served-model-name", "m", "--expert-workers", "2", "--replicas", "2",
-                 "--api-key-file", str(keys), "--key-limits", str(limits), "--expert-memory", "256M",
+                 "--api-key-file", str(keys), "--key-limits", str(limits), "--management-port", str(free_port()), "--expert-memory", "256M",
                  "--max-num-queued-reqs", "100", run_dir=work / "run", log=work / "up.log") as cluster, \
             Prometheus(work / "run", work, RULES) as prometheus:
         assert {role for role, _, _ in targets_of(work / "run")} == {"gateway", "scheduler", "attention", "expert"}
         assert cluster.said(r"ready: expert-0 \S+, metrics at http://127\.0\.0\.1:\d+/metrics")
         prometheus.wait_for_all([("all processes", 'count(up == 1) == 5')])
         load(cluster, 24)
-        # A series that begins has no rate: what comes next must come after the first scrape of it.
+        # A new series has no rate: the next events must come after its first scrape.
         prometheus.wait_for_all([("rows of experts", "sum(troupe_expert_layer_rows_total) > 0")])
         assert [ask(cluster, "key-of-bob-0123456789", "/v1/completions", {"model": "m", "prompt": [1], "max_tokens": 1})
                 for _ in range(2)] == [200, 429]
@@ -184,7 +187,7 @@ def ours(binaries, model, work):
             prometheus.query(expression)
         unwell = {name: health for name, health in prometheus.rule_health().items() if health[0] != "ok"}
         assert not unwell, unwell
-        # The faults are to be seen, and that they are over: at the next scrape, or when the new worker has joined and loaded.
+        # The faults must be visible, and so must their end: at the next scrape, or when the new worker has joined and loaded.
         prometheus.wait_for_all([(f"{series} {is_so}", f"{series} {is_so}") for series, is_so in (
             ('sum(troupe_key_rejections_total{key="bob",reason="requests"})', "== 1"),
             ('sum(troupe_http_requests_total{handler="/v1/completions",status="429"})', "== 1"),
@@ -208,7 +211,7 @@ def vllms(binaries, model, work):
     expressions = Expressions()
     with Cluster(binaries, "up", model, "--served-model-name", "m", "--expert-workers", "1", "--metrics-prefix", "vllm:",
                  run_dir=work / "run", log=work / "up.log") as cluster, Prometheus(work / "run", work, RULES) as prometheus:
-        # What has come before the first scrape is no rate.
+        # Events before the first scrape are not in a rate.
         prometheus.wait_for_all([("all processes", "count(up == 1) == 4"), ("the first scrape", "count(vllm:request_success_total) > 0")])
         with loaded(cluster):
             prometheus.wait_for_all([(dashboard, expression) for dashboard, expression, _ in expressions.asked])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A worker that can never be part of a cluster says why and ends with status 1; the cluster goes on without it.
+"""A worker that can never be part of a cluster reports why and ends with status 1; the cluster continues
+without it.
 
 usage: refused_worker_test.py BINARIES MODEL_DIR WORK_DIR
 
@@ -30,7 +31,7 @@ def main():
         running.append(process)
         return process
 
-    # What waits for a line below waits for ever otherwise.
+    # Ends the waits for log lines below, which have no deadline.
     watchdog = threading.Timer(PATIENCE, lambda: [process.kill() for process in running])
     watchdog.start()
     try:

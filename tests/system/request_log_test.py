@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The logs tell what became of a request: kill -9 of the attention worker that computes one with a known X-Request-Id.
+"""The logs tell what happened to a request: kill -9 of the attention worker that computes one with a known X-Request-Id.
 
 usage: request_log_test.py BINARIES MODEL_DIR WORK_DIR
 

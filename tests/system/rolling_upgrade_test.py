@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A cluster is replaced by the next version, process by process, under load, and then by the version before again.
+"""A cluster is replaced by the next version, process by process, under load, and then by the previous version again.
 
 usage: rolling_upgrade_test.py BINARIES MODEL_DIR WORK_DIR
 
@@ -97,7 +97,7 @@ class Load:
                     assert answer == self.expected[number], f"answer {number} differs"
                     self.answers[number] += 1
                     self.changed.notify_all()
-        except BaseException as error:  # handed to whoever waits below
+        except BaseException as error:  # raised by the waiting caller below
             with self.changed:
                 self.errors.append(error)
                 self.changed.notify_all()
@@ -130,7 +130,7 @@ class Load:
 
 class Processes:
     def __init__(self, cluster, first_port):
-        # by up's order: schedulers, expert workers, attention workers
+        # in the order of `up`: schedulers, expert workers, attention workers
         self.cluster = cluster
         self.ports = {f"{role}-{i}": first_port + COUNT * at + i for at, role in enumerate(ROLES[:3]) for i in range(COUNT)}
         self.ports.update({f"gateway-{i}": cluster.port + i for i in range(COUNT)})
@@ -188,7 +188,7 @@ def main():
         finally:
             load.stop()
         pages = processes.pages()
-        # The next version knows a kind that this one does not, and never sent it; nobody got what it could not read.
+        # The next version has a kind that this one lacks, and never sent it; no process got an unreadable message.
         assert total(pages, "transport_messages_unknown_total") == 0
         assert cluster.said(r"peer-of-other-version.*version 9 of the protocol"), "both versions have met"
     print(f"{2 * len(processes.ports)} processes replaced under {CLIENTS} clients, by the next version and back; "

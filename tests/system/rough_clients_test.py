@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clients that send rubbish or vanish harm nobody, and SIGTERM ends no stream: one process and a cluster.
+"""Clients that send garbage or vanish harm no other, and SIGTERM ends no stream: one process and a cluster.
 
 usage: rough_clients_test.py BINARIES MODEL_DIR WORK_DIR
 
@@ -21,9 +21,9 @@ import time
 from cluster import Cluster, run_all
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
-DEADLINE = 120  # seconds for anything that one waits for here
+DEADLINE = 120  # seconds for any wait here
 
-# (path, body, status, what the error must say)
+# (path, body, status, expected text in the error)
 BAD_BODIES = [
     (COMPLETIONS, b"", 400, "not valid JSON"),
     (COMPLETIONS, b'{"model": "m", "prompt": ', 400, "not valid JSON"),
@@ -134,7 +134,7 @@ def wait_until_idle(cluster):
         left = [page["scheduler"]["assigned"], page["scheduler"]["queued"]]
         for worker in page["workers"]:
             left += [worker["load"][what] for what in ("running", "waiting", "kv_tokens_used")]
-            left.append(worker["lease_age_ms"] >= waited_ms)  # its load is of before the start
+            left.append(worker["lease_age_ms"] >= waited_ms)  # its load predates the start
         if not any(left):
             return
         assert waited_ms < DEADLINE * 1000, f"somebody still works for clients that are gone: {page}"

@@ -31,7 +31,7 @@ def main():
 
     def serve(name, *more):
         with Cluster(binaries, "serve", model, *flags, *more, log=work / f"{name}.log",
-                     env={"TROUPE_EXPERT_WORKERS": "2"}) as cluster:  # which is for `up`
+                     env={"TROUPE_EXPERT_WORKERS": "2"}) as cluster:  # for `up`
             alone = [essence(cluster.post(path, body)) for path, body in workload]
             assert len(set(alone)) > NUM_REQUESTS // 2, "the workload is too uniform to prove anything"
             together = all_at_once(cluster)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`troupe up` where containers have other shared memory than hosts: /dev/shm read-only, of 1 MiB, or of Docker's 64 MiB.
+"""`troupe up` with the shared memory of containers: /dev/shm read-only, of 1 MiB, or of Docker's 64 MiB.
 
 usage: shared_memory_test.py BINARIES MODEL_DIR WORK_DIR
 
@@ -37,7 +37,7 @@ def main():
         with Cluster(wrapped, "up", model, "--served-model-name", "m", *flags, run_dir=work / f"run-{name}", log=log) as up:
             assert up.post("/v1/completions", QUESTION)["choices"][0]["text"] == expected, name
         refusals = [line for line in log.read_text().splitlines() if "no-shared-memory" in line]
-        # One line from each process that wanted some.
+        # One line from each process that needed some.
         assert len({line.split()[2] for line in refusals}) == len(refusals), refusals
         assert bool(refusals) == bool(flags), refusals
         assert all("give /dev/shm more, in a container with --shm-size" in line for line in refusals), refusals

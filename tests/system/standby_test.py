@@ -20,7 +20,7 @@ from kill_workers_test import TOKENS, body, content
 
 NUM_STREAMS = 8
 TAKE_OVER = 3  # seconds from kill -9 to the first newly admitted request
-# The same for one that stands still: its lease, its peers' patience, the next attempt of the gateway.
+# The same for a stalled one: its lease, its peers' patience, the gateway's next attempt.
 TAKE_OVER_STOPPED = 6
 PATIENCE = 60
 NAMES = ("scheduler-0", "scheduler-1")
@@ -84,7 +84,7 @@ def main():
     binaries, model, work = (pathlib.Path(a) for a in sys.argv[1:4])
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    # by up's order: schedulers, expert workers, attention workers
+    # in the order of `up`: schedulers, expert workers, attention workers
     first_port = free_ports(len(NAMES) + 2 + 2)
     with Cluster(binaries, "up", model, "--schedulers", "2", "--attention-workers", "2", "--expert-workers", "2",
                  "--served-model-name", "m", "--worker-metrics-port", str(first_port), run_dir=work / "run",

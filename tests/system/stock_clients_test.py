@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What evaluation and load tools read from answers is what the server computed: the demo model by `troupe serve`.
+"""The numbers that evaluation and load tools read from answers equal those that the server computed: the demo model by
+`troupe serve`.
 
 usage: stock_clients_test.py BINARIES MODEL_DIR WORK_DIR   (MODEL_DIR is not used: this needs a model that ends its text)
 
@@ -7,8 +8,12 @@ usage: stock_clients_test.py BINARIES MODEL_DIR WORK_DIR   (MODEL_DIR is not use
   context and that token as `token_logprobs[ctxlen:-1]`. Its sums and its "greedy" are compared with the float64
   reference, also where the new token is the end token.
 - `vllm bench serve` counts every chunk that has a choice as a token, and takes the number of tokens from the usage.
+- Parsers that know less than the standard of events read every stream: one that ends an event at each blank line and wants JSON in
+  it, and one that takes what the network brings, strips it, and tries whether it is JSON.
 - A stream, put together, is the answer that does not stream: text, token ids, logprobs, offsets, reasons.
 """
+import contextlib
+import http.client
 import json
 import pathlib
 import sys
@@ -47,7 +52,7 @@ def harness_scores(answer, context_lengths):
 
 
 def score_pairs(cluster):
-    model = reference.Model(MODEL)
+    model = reference.load(MODEL)
     prompts, lengths, expected = [], [], []
     for context, continuation in PAIRS:
         tokens, own = encode(cluster, context + continuation), encode(cluster, context)
@@ -159,7 +164,7 @@ def count_streams(cluster):
     before = metric(cluster, "troupe_generation_tokens_total")
 
     def stream(number):
-        # Some are cut at their length, some end by themselves, some hold text back for a stop string.
+        # Some are cut at their length, some end by themselves, some hold back text for a stop string.
         body = {"model": "m", "prompt": f"{number} And the LORD said unto", "repetition_penalty": 1.0,
                 "max_tokens": 1 + number % 24, "logprobs": None, "stream_options": {"include_usage": True},
                 "seed": number, "ignore_eos": number % 2 == 0}
@@ -179,6 +184,53 @@ def count_streams(cluster):
     return total
 
 
+def blank_lines(response):
+    """The events of a parser for which a blank line ends an event, and every event is JSON: a comment is an error to it."""
+    for block in response.read().decode().split("\n\n"):
+        if block:
+            yield block.removeprefix("data: ")
+
+
+def network_chunks(response):
+    """The events of a parser that strips what each read brings."""
+    rest = ""
+    while chunk := response.read1(65536):
+        rest += chunk.decode().strip()
+        *whole, rest = rest.split("\n\n")
+        yield from (event.removeprefix("data: ") for event in whole)
+        event = rest.removeprefix("data: ")
+        try:
+            if event and event != "[DONE]":
+                json.loads(event)
+        except ValueError:
+            continue  # more of it is to come
+        rest = ""
+        if event:
+            yield event
+    assert not rest, rest
+
+
+def narrow_parsers(cluster):
+    """More streams than run at a time, so that many wait for their first token."""
+    def stream(number):
+        parse = (blank_lines, network_chunks)[number % 2]
+        chat = number % 4 < 2
+        body = {"model": "m", "max_tokens": 8, "ignore_eos": True, "stream": True}
+        body |= {"messages": [{"role": "user", "content": f"{number}"}]} if chat else {"prompt": f"{number} In the"}
+        connection = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=600)
+        with contextlib.closing(connection):
+            connection.request("POST", CHAT if chat else COMPLETIONS, json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            assert response.status == 200, response.read()
+            events = list(parse(response))
+        assert events.pop() == "[DONE]", events
+        tokens = [choice for event in events for choice in json.loads(event)["choices"] if "role" not in choice.get("delta", {})]
+        assert len(tokens) == 8, (parse.__name__, events)
+
+    run_all([lambda n=n: stream(n) for n in range(STREAMS)], workers=STREAMS)
+    return STREAMS
+
+
 def main():
     binaries, work = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[3])
     work.mkdir(parents=True, exist_ok=True)
@@ -188,8 +240,10 @@ def main():
         ends = score_pairs(cluster)
         cases = same_as_stream(cluster)
         tokens = count_streams(cluster)
+        narrow = narrow_parsers(cluster)
     print(f"{len(PAIRS)} pairs scored as by the float64 reference, {ends} answers with the end token; {cases} streams like "
-          f"their answers; {STREAMS} streams of {tokens} tokens with a chunk for each")
+          f"their answers; {STREAMS} streams of {tokens} tokens with a chunk for each; "
+          f"{narrow} streams read by narrow parsers")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Is a merged timeline what viewers of trace events can draw? Standard library only.
+"""Checks that viewers of trace events can draw a merged timeline. Standard library only.
 
 flaws(trace) gives a list of sentences, empty for a sound one: all required members are there, slices of a thread lie in one
 another, those of a track are closed in the order in which a stack would, and each arrow has one start, one end, and points
@@ -11,7 +11,7 @@ REQUIRED = {"M": ("name", "pid", "args"), "X": ("name", "ts", "dur", "pid", "tid
             "s": ("name", "cat", "id", "ts", "pid", "tid"), "t": ("name", "cat", "id", "ts", "pid", "tid"),
             "f": ("name", "cat", "id", "ts", "pid", "tid", "bp")}
 MOST_FLAWS = 20
-# Times are printed with three digits behind the point of a microsecond: a sum may be off by one of them.
+# Times have three digits after the point of a microsecond: a sum may be off by the last one.
 ROUNDING = 0.0015
 
 

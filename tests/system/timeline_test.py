@@ -26,8 +26,8 @@ import token_time  # noqa: E402
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
-STREAMS, TOKENS = 4, 160
-KILL_AT = 40  # chunks of the first stream
+STREAMS, TOKENS = 4, 220
+FIRST_CHUNKS = 10  # of the first stream: what experts did for them is in a file soon
 
 
 def stream(cluster, number, headers=None, on_chunk=None):
@@ -138,8 +138,16 @@ def check_killed_worker(binaries, model, work):
     folder = work / "traces"
     with Cluster(binaries, "up", model, "--expert-workers", "2", "--replicas", "2", "--trace", str(folder), "--trace-sample", "1",
                  "--served-model-name", "m", run_dir=work / "run", log=work / "up.log") as cluster:
+        written = folder / "expert-1.trace"
+        size = None
+
         def kill(chunks):
-            if chunks == KILL_AT:
+            """Kills a worker that has written what it did for the first chunks."""
+            nonlocal size
+            if chunks == FIRST_CHUNKS:
+                size = written.stat().st_size
+            elif size is not None and written.stat().st_size > size:
+                size = None
                 cluster.kill("expert-1")
 
         clients = run_all([lambda n=n: stream(cluster, n, {"traceparent": PARENT} if n == 0 else None, kill if n == 0 else None)
@@ -169,7 +177,7 @@ def check_started_by_hand(binaries, model, work):
         cluster.kill("scheduler-0")
         wait_for("the next scheduler traces as the one before was told",
                  lambda: cluster.said("tracing: traces 1000000 of a million requests, as the scheduler before was told"))
-        wait_for("the next scheduler serves", lambda: cluster.request("GET", "/ready")[0] == 200)
+        wait_for("the next scheduler serves", lambda: cluster.request("GET", "/cluster/ready")[0] == 200)
         stream(cluster, 4, {"X-Request-Id": "with-the-next-scheduler"})
         status, out, errors = troupe(binaries, "trace", "stop", "--url", url)
         assert status == 0, (out, errors)

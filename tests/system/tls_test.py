@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clients over TLS: of `troupe up` itself, and of an nginx in front of it with the configuration that we ship.
+"""Clients over TLS: of `troupe up` itself, and of an nginx in front of it with the shipped configuration.
 
 usage: tls_test.py BINARIES MODEL_DIR WORK_DIR
 
@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NGINX_CONF = ROOT / "deploy" / "nginx" / "troupe.conf"
 PATIENCE = 8  # seconds that nginx waits for the next byte; a stream's head may take 5
 PINGS = 6  # one a second after the head: more than nginx's patience
-CLIENT = "127.0.0.2"  # whom nginx has for a client, and not for itself
+CLIENT = "127.0.0.2"  # nginx's client address, distinct from its own
 ID = "through-the-proxy:1"
 
 
@@ -49,7 +49,7 @@ def make_certificate(folder, name, days=90):
 
 def stock_client(work, url, certificate):
     script = ROOT / "tests" / "protocol" / "openai" / "run.sh"
-    # Beside what this machine trusts, not in place of it: npm fetches the client with the same variable.
+    # Added to this machine's trusted certificates, not instead of them: npm downloads the client with the same variable.
     trusted = work / "trusted.pem"
     known = os.environ.get("NODE_EXTRA_CA_CERTS")
     trusted.write_text((pathlib.Path(known).read_text() if known else "") + "\n" + certificate.read_text())
@@ -75,7 +75,7 @@ def program(binaries, *words):
 def own_tls(binaries, model, work):
     first, first_key = make_certificate(work, "first")
     second, second_key = make_certificate(work, "second")
-    certificate, key = work / "tls.pem", work / "tls.key"  # what the flags name, and what is renewed
+    certificate, key = work / "tls.pem", work / "tls.key"  # the flags' files, which are renewed
 
     def install(pem, private):
         for source, target in ((pem, certificate), (private, key)):
@@ -133,7 +133,7 @@ def own_tls(binaries, model, work):
         assert ends == [ssl.cert_time_to_seconds(end)], (ends, end)
         failures = {dict(labels)["reason"]: value for (name, labels), value in page.items() if name == "tls_handshake_failures_total"}
         assert failures["plain_http"] == 1 and failures["protocol"] >= 1, failures
-        install(second, second_key)  # for a gateway that is started again
+        install(second, second_key)  # for a restarted gateway
 
 
 def trusted_name(port, trusted):
@@ -203,7 +203,7 @@ def behind_nginx(binaries, model, work):
                  run_dir=run_dir, log=log) as cluster, nginx(work, cluster.port, certificate, key) as port:
         stock_client(work, f"https://localhost:{port}", certificate)
 
-        # Far more than a worker computes at a time or in the time of this test: it runs until its client leaves.
+        # Far more than a worker computes at a time or during this test: it runs until its client leaves.
         hog, tokens = begin_stream(port, certificate, {"prompt": [[3, 4, 5]] * 4, "n": 128, "max_tokens": 200},
                                    {"X-Forwarded-For": "192.0.2.66", "X-Request-Id": "hog"})
         assert next(line for line in tokens if line.startswith(b"data: ")) != b"data: [DONE]\n", "a token comes while more are computed"
@@ -225,7 +225,7 @@ def behind_nginx(binaries, model, work):
         told = wait_for("both in the access log", lambda: {
             line["request_id"]: line for line in map(json.loads, access.read_text().splitlines())
             if line["request_id"] in (ID, "hog")} if access.read_text().count(ID) and access.read_text().count('"hog"') else None)
-        # What a client writes into the header itself is not believed.
+        # The client's own value in the header is ignored.
         assert told[ID]["client"] == told["hog"]["client"] == CLIENT, told
         assert told[ID]["status"] == 200 and told[ID]["output_tokens"] == 5, told
         assert told["hog"]["output_tokens"] < 4 * 128 * 200, "its client has left, which nginx passes on"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`troupe-load trace` of real processes: what it writes counts each token of its load once, and load/trace_figures.py draws it.
+"""`troupe-load trace` with real processes: its output counts each token of its load once, and load/trace_figures.py draws
+it.
 
 usage: trace_test.py BINARIES MODEL_DIR WORK_DIR
 
@@ -29,7 +30,7 @@ def main():
     trace = work / "trace.jsonl"
     with Cluster(binaries, "up", MODEL, "--served-model-name", "m", "--expert-workers", "2", run_dir=work / "run",
                  log=work / "up.log") as cluster:
-        # Tokens of others, from before: no part of the trace.
+        # Earlier tokens of others, which are not part of the trace.
         usage = cluster.post("/v1/completions", {"model": "m", "prompt": "def ", "max_tokens": 3})["usage"]
         before = wait_for_tokens(cluster, usage["total_tokens"] - 1)
         load = [binaries / "troupe-load", "trace", "--url", f"http://127.0.0.1:{cluster.port}", "--output", trace]
@@ -66,7 +67,7 @@ def wait_for_tokens(cluster, count):
     end = time.monotonic() + PATIENCE
     while (history := history_of(cluster))["tokens"] < count:
         assert time.monotonic() < end, f"{count} tokens were not counted within {PATIENCE} s"
-        time.sleep(0.05)  # between two questions to another process
+        time.sleep(0.05)  # polls another process
     return history
 
 

@@ -30,7 +30,7 @@ def wait_until_running(namespace, device):
         if json.loads(shown.stdout)[0]["operstate"] == "UP":
             return
         assert time.monotonic() < end, shown.stdout
-        time.sleep(0.02)  # the kernel's link watch has no event that a script could await
+        time.sleep(0.02)  # the kernel's link watch has no event for a script to await
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def main():
                                   f"http://{A}:8000/ready"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
                 assert time.monotonic() < end, "not ready in time"
                 assert all(p.poll() is None for p in processes.values()), {n: p.poll() for n, p in processes.items()}
-                time.sleep(0.1)  # between two questions to another process
+                time.sleep(0.1)  # polls another process
             body = {"prompt": [5, 6, 7, 8], "max_tokens": 24, "temperature": 0.8, "seed": 3, "ignore_eos": True}
             first = ask(hosts[B], body)
             assert first["usage"]["completion_tokens"] == 24, first

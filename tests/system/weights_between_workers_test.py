@@ -8,57 +8,16 @@ gets all of them. One of the two that have files is killed for good: all answers
 is compared by its counters: each byte that was received was sent, none came damaged.
 """
 import pathlib
-import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 
-from cluster import Cluster, counters, free_port, total
+from cluster import counters, free_port, total
+from processes import Gateway, Processes
 
 PATIENCE = 180  # seconds, for all of it
-
-
-class Processes:
-    """Started by hand, as on several hosts."""
-
-    def __init__(self, binaries, work):
-        self.binaries, self.work, self.running = binaries, work, {}
-        self.secret = work / "secret"
-        self.secret.unlink(missing_ok=True)
-        self.secret.touch(mode=0o600)
-        self.secret.write_text(secrets.token_hex(32) + "\n", encoding="utf-8")
-
-    def start(self, program, name, *flags):
-        log = open(self.work / f"{name}.log", "w", encoding="utf-8")
-        self.running[name] = subprocess.Popen(
-            [self.binaries / program, *map(str, flags), "--secret-file", self.secret, "--name", name], stdout=log,
-            stderr=subprocess.STDOUT)
-
-    def log(self, name):
-        return (self.work / f"{name}.log").read_text(encoding="utf-8")
-
-    def wait_for_line(self, name, text):
-        end = time.monotonic() + PATIENCE
-        while text not in self.log(name):
-            assert self.running[name].poll() is None, f"{name} has ended:\n{self.log(name)}"
-            assert time.monotonic() < end, f"{name} has not said '{text}':\n{self.log(name)}"
-            time.sleep(0.02)  # between two looks at another process's log
-        return next(line for line in self.log(name).splitlines() if text in line)
-
-    def end(self):
-        for process in self.running.values():
-            process.kill()
-            process.wait()
-
-
-class Gateway(Cluster):
-    """The client half of `Cluster`, for a gateway that somebody else has started."""
-
-    def __init__(self, port, process):
-        self.port, self.process = port, process
 
 
 def main():
@@ -76,7 +35,7 @@ def main():
         processes.start("troupe-scheduler", "scheduler", "--listen", "127.0.0.1:0", "--replicas", 3, "--expert-workers", 2)
         endpoint = processes.wait_for_line("scheduler", "listening: ").split("listening: ")[1].strip()
         joined = ("--scheduler", endpoint, "--threads", 1)
-        # The first one of all waits until the cluster has a model.
+        # The first one waits until the cluster has a model.
         processes.start("troupe-expert", "bare", bare, *joined, "--weights-from", "peers", "--metrics-port", ports["bare"])
         processes.wait_for_line("bare", "waiting-for-model")
         for name in ("files-0", "files-1"):

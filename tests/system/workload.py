@@ -1,4 +1,5 @@
-"""Mixed requests from a seed, and what must be equal between two answers to the same request."""
+"""Mixed requests from a seed, and the parts that must be equal in two answers to the same
+request."""
 import json
 import random
 

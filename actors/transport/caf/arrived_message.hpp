@@ -12,7 +12,7 @@
 namespace troupe {
 
 /// Gives the sender its credit back when it is destroyed, on any thread: when its actor has handled it, or
-/// has ended, or nobody has taken it. An actor that keeps or forwards it keeps the credit, too. Whoever
+/// has ended, or no actor has taken it. An actor that keeps or forwards it keeps the credit, too. Whoever
 /// awaits an answer has handled the message that made him ask, so no credit waits for another one.
 class arrived_message final : public caf::mailbox_element {
  public:

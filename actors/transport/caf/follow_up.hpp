@@ -28,7 +28,7 @@ class follow_up {
   /// @pre is_free()
   void leave(work what) { left_ = std::move(what); }
 
-  /// What was left, empty when nothing was. Whoever takes it does it, on this thread.
+  /// Takes the step that was left; empty if none was. The caller runs it, on this thread.
   work take() { return std::exchange(left_, {}); }
 
  private:

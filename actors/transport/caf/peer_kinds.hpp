@@ -40,8 +40,8 @@ class peer_kinds {
   std::unordered_map<std::uint64_t, std::set<std::string>> unreadable_;
 };
 
-/// Names of kinds that came and that nobody here knows, so that each is logged once. Bounded: peers choose
-/// them.
+/// Names of kinds that have arrived and that this process does not know, so that each is logged once.
+/// Bounded: peers choose them.
 class unknown_kinds {
  public:
   /// The kinds in `types`, "@<>+name+name" as CAF writes it, in plain text: what a log can show.

@@ -22,9 +22,9 @@
 
 #include "actors/transport/caf/peer_kinds.hpp"
 #include "actors/transport/caf/pending_requests.hpp"
+#include "actors/transport/caf/transport.hpp"
 #include "actors/transport/caf/woken_actors.hpp"
 #include "actors/transport/fabric/fabric.hpp"
-#include "actors/transport/transport.hpp"
 
 namespace troupe {
 
@@ -105,7 +105,7 @@ class transport::core : public wire::fabric::listener,
 
   bool on_message(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                   std::span<const std::byte> metadata, payload data, wire::credit due);
-  /// A message of kinds that this version does not know: whoever waits for an answer gets an error.
+  /// A message of kinds that this version does not know: its sender gets an error if it waits for an answer.
   void on_unknown_kind(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                        const std::string& kinds, const caf::strong_actor_ptr& sender);
   /// Logs what a peer of another version cannot read, and remembers it.
@@ -151,7 +151,8 @@ class transport::core : public wire::fabric::listener,
   mutable std::mutex published_mutex_;
   std::map<std::string, caf::strong_actor_ptr> published_;
 
-  // Who wants to hear of the end of our actors. One functor per actor, however often peers come and go.
+  // Peers to tell of the end of actors of this process. One functor per actor, however often peers come and
+  // go.
   std::mutex watchers_mutex_;
   std::unordered_map<caf::actor_id, std::vector<wire::peer_connection_ptr>> watchers_;
 

@@ -1,4 +1,4 @@
-// The end of actors: who wants to hear of it, here and at peers. Proxies, monitors, links.
+// Ends of actors: which peers and actors are told. Proxies, monitors, links.
 
 #include <algorithm>
 #include <exception>

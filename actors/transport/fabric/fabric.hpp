@@ -1,5 +1,5 @@
-// Frames to peers and from them: what the CAF half needs of whatever carries them. Between processes that is
-// UCX (ucx_fabric.hpp); a simulation puts links of its own below the same CAF half.
+// Interface between the CAF half of the transport and what carries frames to and from peers. Between
+// processes UCX carries them (ucx_fabric.hpp); the simulation carries them over simulated links.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 #include "actors/transport/fabric/faults.hpp"
 #include "actors/transport/fabric/peer_connection.hpp"
 #include "actors/transport/fabric/round_trips.hpp"
+#include "actors/transport/wire/cluster_secrets.hpp"
 #include "actors/transport/wire/frame.hpp"
 #include "actors/transport/wire/payload.hpp"
 #include "actors/transport/wire/window.hpp"
@@ -41,19 +42,19 @@ struct outgoing_frame {
 
 enum class submission : std::uint8_t { accepted, window_full, too_large, dead };
 
-/// What every fabric is told.
+/// Settings that every fabric has.
 struct fabric_settings {
-  /// Where to listen; empty means that nobody can come to us.
+  /// Where to listen; empty: peers cannot dial this process.
   std::string listen;
   /// "host:port" told to peers; port 0 stands for the bound port; empty means `listen`.
   std::string advertise;
-  std::string secret;
+  cluster_secrets secret;
   std::string fingerprint;
-  /// The kinds of messages that peers are told of.
+  /// The kinds of messages that this process tells its peers that it knows.
   std::vector<message_kind> kinds;
-  /// Likewise: what kind of process this is.
+  /// The kind of process that it tells its peers it is.
   std::string role;
-  /// Names this incarnation; never two at once.
+  /// Names this incarnation of the process; no two processes have the same at one time.
   std::string node;
   send_window::limits window;
   std::uint64_t max_frame_bytes = 0;
@@ -78,44 +79,44 @@ struct fabric_counters {
   std::uint64_t peers_lost = 0;
 };
 
-/// What there is now.
+/// Gauges.
 struct fabric_level {
   std::size_t peers = 0;
   std::array<std::uint64_t, num_lanes> bytes_under_way{}; ///< sent and not handled, over all peers, by lane
   std::map<std::string, round_trips> round_trips_by_role; ///< of the peers, as they call themselves
 };
 
-/// One process's connections to its peers. Frames to one peer arrive once and, within a lane, in the order
-/// they were submitted, as long as the connection lives; of those that are under way when it ends, the last
-/// are lost.
+/// Connections of one process to its peers. As long as a connection lives, its frames arrive once and, within
+/// a lane, in the order in which they were submitted. When it ends, the last of the frames under way are
+/// lost.
 class fabric {
  public:
-  /// Hears what happens, on the progress thread and without any lock held.
+  /// Is called on the progress thread, without any lock held.
   class listener {
    public:
     virtual ~listener();
     virtual void peer_up(const peer_connection_ptr& peer) = 0;
     /// @param data  payloads of the frame, 64-byte aligned
-    /// @param due   for `handled`, once whoever the frame is for has handled it
-    /// Returns false when the frame makes no sense: the peer is dropped.
+    /// @param due   to pass to `handled`, once the receiver of the frame has handled it
+    /// @returns false if the frame makes no sense: the peer is dropped
     virtual bool frame_arrived(const peer_connection_ptr& peer, const frame_header& header,
                                std::span<const std::byte> metadata, payload data, credit due) = 0;
     virtual void peer_down(const peer_connection_ptr& peer, const std::string& reason) = 0;
     virtual void tick(clock::time_point now) = 0;
 
     using step = std::function<void()>;
-    /// Returns what the same thread is to do once no job is left, if anything.
+    /// @returns what the same thread does once no job is left; may be empty
     using job = std::function<step()>;
 
-    /// Takes out work that frames have brought, empty when there is none. Jobs and steps may take their
-    /// time: another thread then becomes the progress thread. Steps are meant to.
+    /// Takes out work that frames have brought; empty if there is none. Jobs and steps may take long: another
+    /// thread then becomes the progress thread.
     virtual job next_job() = 0;
 
-    /// Gives work that has not been taken out to others.
+    /// Gives the work that has not been taken out to other threads.
     virtual void hand_over_jobs() = 0;
   };
 
-  /// Outcome of `connect`: a peer, or ourselves, or an error.
+  /// Outcome of `connect`: a peer, or this process itself, or an error.
   struct connection {
     peer_connection_ptr peer;
     bool self = false;
@@ -126,10 +127,11 @@ class fabric {
 
   virtual ~fabric();
 
-  /// Begins to call the listener, once, when it can use this object: the first frame may be there already.
+  /// Begins to call the listener. Called once, when the listener can use this object: the first frame may
+  /// have arrived.
   virtual void start() = 0;
 
-  /// Sends what is queued, briefly, and leaves. Everything may still be called afterwards and does nothing.
+  /// Sends what is queued, within a bounded time, and leaves. Calls afterwards do nothing.
   virtual void stop() = 0;
 
   /// "host:port" as told to peers, empty when not listening.
@@ -137,7 +139,7 @@ class fabric {
 
   virtual std::uint16_t port() const = 0;
 
-  /// The present, by the clock that the deadlines of `connect` are of.
+  /// The present, by the clock of the deadlines of `connect`.
   virtual clock::time_point now() const = 0;
 
   /// Ships a frame. Never blocks.
@@ -158,7 +160,7 @@ class fabric {
   /// Ends the connection, soon, as if the peer had died.
   virtual void drop(const peer_connection_ptr& peer, std::string reason) = 0;
 
-  /// For the listener, when a frame arrives: whether it may keep work for `next_job`.
+  /// Whether the listener may keep the work of a frame that arrives for `next_job`.
   virtual bool may_keep_jobs() const = 0;
 
   virtual fabric_counters counters() const = 0;

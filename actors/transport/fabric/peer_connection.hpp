@@ -1,4 +1,4 @@
-// One connection to one incarnation of a peer, as everybody sees it who sends to it.
+// One connection to one incarnation of a peer, as all fabrics have it.
 #pragma once
 
 #include <array>
@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "actors/transport/fabric/clock.hpp"
 #include "actors/transport/fabric/peer_lane.hpp"
 #include "actors/transport/wire/frame.hpp"
 #include "actors/transport/wire/handshake.hpp"
@@ -30,17 +32,30 @@ class peer_connection {
 
   void become(state next) { state_.store(next, std::memory_order_release); }
 
+  /// Takes what the peer says of itself in the handshake, its windows among it.
+  void meet(introduction who) {
+    peer = std::move(who);
+    for (auto& lane : lanes) {
+      lane.window.limit({peer.window_bytes, peer.window_frames});
+      lane.taken.limit({peer.window_bytes, peer.window_frames});
+    }
+  }
+
   // -- fixed once up ----------------------------------------------------------
 
-  /// Our name for this connection, unguessable, never used again.
+  /// Name that this process gives the connection: unguessable, never used again.
   const std::uint64_t token;
   introduction peer;
-  /// The endpoint we dialled; empty when the peer did.
+  /// The endpoint that this process dialled; empty if the peer dialled.
   std::string dialled;
+
+  // -- progress thread only ---------------------------------------------------
+
+  clock::time_point last_heard;
 
   // -- any thread -------------------------------------------------------------
 
-  /// By `wire::lane`; their windows, that is.
+  /// By `wire::lane`; only their windows may be used by any thread.
   std::array<peer_lane, num_lanes> lanes;
 
   peer_lane& lane_of(const frame_header& header) {

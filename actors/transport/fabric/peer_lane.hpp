@@ -36,8 +36,7 @@ struct peer_lane {
 /// UCX and the kernel hold no more than `max_pieces_under_way` pieces for a peer at a time, so that a frame
 /// of the urgent lane never has more than those ahead of it; the others wait here. While this process
 /// exchanges urgent messages, there is one piece at a time, and then a pause of `bulk_pause_factor` times as
-/// long as it took: carrying pieces takes processor time and bandwidth, and both belong to whoever cannot
-/// wait.
+/// long as it took: pieces take processor time and bandwidth from urgent messages.
 struct bulk_traffic {
   std::deque<std::shared_ptr<outgoing_message>> outgoing;
   std::uint64_t pieces_sent = 0;

@@ -1,4 +1,4 @@
-// File descriptors and who wants to hear of them, for one thread.
+// File descriptors and their handlers, for one thread.
 #pragma once
 
 #include <chrono>

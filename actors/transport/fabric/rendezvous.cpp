@@ -8,11 +8,11 @@ namespace troupe::wire {
 
 rendezvous::host::~host() = default;
 
-rendezvous::rendezvous(poller& events, host& owner, std::string secret,
+rendezvous::rendezvous(poller& events, host& owner, cluster_secrets secrets,
                        std::chrono::milliseconds handshake_deadline, std::size_t max_guests)
     : events_(events),
       owner_(owner),
-      secret_(std::move(secret)),
+      secrets_(std::move(secrets)),
       handshake_deadline_(handshake_deadline),
       max_guests_(max_guests) {}
 
@@ -29,7 +29,7 @@ void rendezvous::listen(const endpoint_name& where) {
 }
 
 void rendezvous::on_acceptable() {
-  // Level-triggered: whoever is left waits for the next round.
+  // Level-triggered: further connections are accepted in the next rounds.
   auto socket = accept_from(listener_);
   if (!socket)
     return;
@@ -42,7 +42,7 @@ void rendezvous::on_acceptable() {
   m->socket = std::move(socket);
   auto self = owner_.introduce();
   m->token = self.token;
-  m->protocol.emplace(handshake::role::server, secret_, std::move(self));
+  m->protocol.emplace(handshake::role::server, secrets_, std::move(self));
   m->deadline = clock::now() + handshake_deadline_;
   ++num_guests_;
   auto& ref = *meetings_.emplace(m->id, std::move(m)).first->second;
@@ -114,7 +114,7 @@ void rendezvous::on_ready(std::uint64_t id) {
     m.connecting = false;
     auto self = owner_.introduce();
     m.token = self.token;
-    m.protocol.emplace(handshake::role::client, secret_, std::move(self));
+    m.protocol.emplace(handshake::role::client, secrets_, std::move(self));
     advance(m);
     return;
   }

@@ -1,4 +1,4 @@
-// The socket on which peers meet: listens, dials, runs the handshakes, and hands over connections that stand.
+// Sockets on which peers meet: listens, dials, runs handshakes, and hands over authenticated connections.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ struct acquaintance {
 /// Everything runs on the thread that runs the poller; only `name_lookup` has its own.
 class rendezvous {
  public:
-  /// The owner, who decides.
+  /// Decides on connections, and takes them.
   class host {
    public:
     virtual ~host();
@@ -46,12 +46,13 @@ class rendezvous {
     /// The connection with this token will not come.
     virtual void forget_token(std::uint64_t token) = 0;
 
-    /// May this proven guest come in? A reason and a sentence if not.
+    /// Decides whether an authenticated peer may connect.
+    /// @returns the reason for a refusal, and a sentence
     virtual std::optional<std::pair<refusal, std::string>> admit(const introduction& guest) = 0;
 
     virtual void met(acquaintance who) = 0;
 
-    /// Dialling `endpoint` came to nothing. `reason` when the other side said no, `node` then names it.
+    /// Dialling `endpoint` has failed. `reason` is set if the peer `node` refused.
     virtual void missed(const std::string& endpoint, const std::string& error, std::optional<refusal> reason,
                         const std::string& node) = 0;
 
@@ -63,8 +64,8 @@ class rendezvous {
 
   /// @param handshake_deadline  longest time a connection may stay unauthenticated
   /// @param max_guests          unauthenticated incoming connections at a time; more are closed at once
-  rendezvous(poller& events, host& owner, std::string secret, std::chrono::milliseconds handshake_deadline,
-             std::size_t max_guests);
+  rendezvous(poller& events, host& owner, cluster_secrets secrets,
+             std::chrono::milliseconds handshake_deadline, std::size_t max_guests);
 
   ~rendezvous();
 
@@ -80,7 +81,7 @@ class rendezvous {
   /// Gives up dialling `endpoint`, silently.
   void cancel(const std::string& endpoint);
 
-  /// Closes what has taken too long.
+  /// Closes connections whose handshakes have exceeded their deadline.
   void tick(clock::time_point now);
 
  private:
@@ -110,7 +111,7 @@ class rendezvous {
 
   poller& events_;
   host& owner_;
-  std::string secret_;
+  cluster_secrets secrets_;
   std::chrono::milliseconds handshake_deadline_;
   std::size_t max_guests_;
   std::size_t num_guests_ = 0;

@@ -7,7 +7,7 @@
 namespace troupe::wire {
 
 /// What a peer takes of /dev/shm: UCX's receive buffers, 512 of 32 KiB, and its queue; and some room to
-/// spare, so that those who have a queue already do not run out.
+/// spare, so that queues that exist do not run out.
 constexpr std::uint64_t shared_memory_per_peer = std::uint64_t{24} << 20;
 
 /// Why one more peer cannot come by shared memory now, in a sentence; empty when it can.

@@ -51,8 +51,8 @@ constexpr char greeting_function[] = "ucp_wireup_msg_progress";
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) ucs_status_t ucs_socket_send_nb(int fd, const void* data,
-                                                                                  size_t* length_p) {
-  static auto* const original = behind<ucs_status_t(int, const void*, size_t*)>("ucs_socket_send_nb");
+                                                                                  std::size_t* length_p) {
+  static auto* const original = behind<ucs_status_t(int, const void*, std::size_t*)>("ucs_socket_send_nb");
   const auto status = original(fd, data, length_p);
   if (!repairs_act() || !finds_a_death(status, fd))
     return status;
@@ -61,8 +61,9 @@ extern "C" __attribute__((visibility("default"))) ucs_status_t ucs_socket_send_n
 }
 
 extern "C" __attribute__((visibility("default"))) ucs_status_t
-ucs_socket_sendv_nb(int fd, struct iovec* iov, size_t iov_cnt, size_t* length_p) {
-  static auto* const original = behind<ucs_status_t(int, iovec*, size_t, size_t*)>("ucs_socket_sendv_nb");
+ucs_socket_sendv_nb(int fd, struct iovec* iov, std::size_t iov_cnt, std::size_t* length_p) {
+  static auto* const original =
+      behind<ucs_status_t(int, iovec*, std::size_t, std::size_t*)>("ucs_socket_sendv_nb");
   const auto status = original(fd, iov, iov_cnt, length_p);
   if (!repairs_act() || !finds_a_death(status, fd))
     return status;
@@ -72,8 +73,8 @@ ucs_socket_sendv_nb(int fd, struct iovec* iov, size_t iov_cnt, size_t* length_p)
 
 // Sends all or fails; the few bytes by which two connections become one.
 extern "C" __attribute__((visibility("default"))) ucs_status_t ucs_socket_send(int fd, const void* data,
-                                                                               size_t length) {
-  static auto* const original = behind<ucs_status_t(int, const void*, size_t)>("ucs_socket_send");
+                                                                               std::size_t length) {
+  static auto* const original = behind<ucs_status_t(int, const void*, std::size_t)>("ucs_socket_send");
   const auto status = original(fd, data, length);
   return repairs_act() && finds_a_death(status, fd) ? UCS_OK : status;
 }

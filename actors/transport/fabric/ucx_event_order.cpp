@@ -9,7 +9,7 @@
 // farewell, at which it frees an endpoint that was closed here before: the write then works on freed memory.
 // It happens when we have closed by force while the pipe to a stopped or slow peer was full, and the peer
 // comes back. To write first is no way out: where the peer has died, UCX 1.13 ends a half-sent message twice
-// if it is a send that finds out. So: read, then ask again who can write.
+// if it is a send that finds out. So: read, then poll again for what can be written.
 
 namespace {
 

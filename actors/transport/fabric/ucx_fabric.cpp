@@ -14,9 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How often deadlines are looked at; the finest deadline here is a handshake's, of seconds.
-constexpr auto tick_interval = 50ms;
-
 // Under steady load sockets are looked at this often instead of after every frame.
 constexpr auto socket_interval = 1ms;
 
@@ -31,36 +28,39 @@ ucx_fabric::ucx_fabric(ucx_fabric_settings settings, listener& ears)
     : settings_(std::move(settings)),
       ears_(ears),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      polling_(settings_.polling) {
-  if (settings_.secret.empty())
+      polling_(settings_.polling),
+      meeting_(settings_, static_cast<peer_meeting::host&>(*this)),
+      duty_(ears_) {
+  if (settings_.secret.now()->empty())
     throw std::runtime_error("transport: the cluster secret is empty");
   if (!wake_)
     throw std::runtime_error("transport: eventfd failed");
-  meetings_ = std::make_unique<rendezvous>(events_, static_cast<rendezvous::host&>(*this), settings_.secret,
-                                           settings_.handshake_deadline, settings_.max_guests);
+  rendezvous_ = std::make_unique<rendezvous>(events_, static_cast<rendezvous::host&>(*this), settings_.secret,
+                                             settings_.handshake_deadline, settings_.max_guests);
+  std::string endpoint;
   if (!settings_.listen.empty()) {
-    meetings_->listen(parse_endpoint(settings_.listen));
-    port_ = meetings_->port();
+    rendezvous_->listen(parse_endpoint(settings_.listen));
+    port_ = rendezvous_->port();
     auto name = parse_endpoint(settings_.advertise.empty() ? settings_.listen : settings_.advertise);
     if (name.port == 0)
       name.port = port_;
-    endpoint_ = to_string(name);
+    endpoint = to_string(name);
   }
-  worker_ = std::make_unique<ucx_worker>(settings_.ucx, static_cast<ucx_worker::handler&>(*this));
+  meeting_.start(std::move(endpoint), clock::now());
+  workers_ =
+      std::make_unique<ucx_workers>(settings_.ucx, events_, static_cast<ucx_worker::handler&>(*this),
+                                    [this](const char* event, const std::string& text) { log(event, text); });
   // 4 KiB of metadata ride beside the header; more goes in front of the data, which every transport can
   // carry.
-  max_head_bytes_ = std::min<std::size_t>(worker_->max_head_bytes(), 4096);
-  events_.watch(worker_->event_fd(), false, [] {});
+  max_head_bytes_ = std::min<std::size_t>(workers_->network().max_head_bytes(), 4096);
   events_.watch(wake_.get(), false, [this] {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto ignored = ::read(wake_.get(), &count, sizeof(count));
   });
-  next_tick_ = next_heartbeat_ = clock::now();
 }
 
 void ucx_fabric::start() {
-  threads_[0] = std::thread{[this] { work(true); }};
-  threads_[1] = std::thread{[this] { work(false); }};
+  duty_.start([this] { return run(); }, [this] { leave(); });
 }
 
 ucx_fabric::~ucx_fabric() {
@@ -72,9 +72,7 @@ void ucx_fabric::stop() {
     return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));
-  for (auto& x : threads_)
-    if (x.joinable())
-      x.join();
+  duty_.join();
 }
 
 void ucx_fabric::post(std::function<void()> task) {
@@ -96,7 +94,7 @@ bool ucx_fabric::run() {
     if (deliver()) {
       busy = true;
       armed = false;
-      if (!run_jobs())
+      if (!duty_.run_jobs())
         return false;
     }
     run_tasks();
@@ -105,7 +103,7 @@ bool ucx_fabric::run() {
     if (busy)
       polling_.worked(now, polls);
     if (armed && queued_ == 0 && !has_tasks_ && !stop_) {
-      auto until = std::min(next_tick_, now + tick_interval);
+      auto until = std::min(meeting_.next_tick(), now + peer_meeting::tick_interval);
       if (!delayed_.empty())
         until = std::min(until, delayed_.begin()->first);
       if (const auto due = pieces_due_.load(); due != 0)
@@ -116,7 +114,7 @@ bool ucx_fabric::run() {
       polling_.slept(clock::now() - now);
       now = clock::now();
       next_sockets = now + socket_interval;
-    } else if (now >= next_sockets || now >= next_tick_) {
+    } else if (now >= next_sockets || now >= meeting_.next_tick()) {
       // Before deadlines are judged: what makes a peer look silent may be our own pause.
       events_.wait(0ms);
       next_sockets = now + socket_interval;
@@ -130,7 +128,7 @@ bool ucx_fabric::run() {
       auto node = delayed_.extract(delayed_.begin());
       enqueue(node.mapped().to, std::move(node.mapped().frame));
     }
-    if (now >= next_tick_)
+    if (now >= meeting_.next_tick())
       tick(now);
   }
   return true;
@@ -144,7 +142,7 @@ bool ucx_fabric::progress_worker(bool may_arm, bool& armed) {
     drain_queue();
     collect_fetched();
     move_pieces();
-    if (progress_workers() == 0)
+    if (workers_->progress() == 0)
       break;
     busy = true;
     // Frames that have arrived do not wait until no more pieces come.
@@ -153,9 +151,9 @@ bool ucx_fabric::progress_worker(bool may_arm, bool& armed) {
   }
   collect_fetched();
   move_pieces();
-  const bool closing = workers_closing();
+  const bool closing = workers_->closing();
   if (may_arm && !busy && inbox_.empty() && !signals_.broken && !closing)
-    armed = arm_workers();
+    armed = workers_->arm();
   return busy;
 }
 
@@ -188,27 +186,17 @@ void ucx_fabric::bury_broken() {
 }
 
 void ucx_fabric::tick(clock::time_point now) {
-  // Time in which this process did not run is not its peers' silence.
-  if (const auto pause = now - next_tick_; pause > tick_interval)
-    for (const auto& peer : peers_)
-      peer->last_heard = std::min(now, peer->last_heard + pause);
-  next_tick_ = now + tick_interval;
-  meetings_->tick(now);
-  sweep_lanes(now);
-  if (now >= next_heartbeat_) {
-    next_heartbeat_ = now + settings_.heartbeat;
-    send_heartbeats();
+  rendezvous_->tick(now);
+  {
+    std::lock_guard guard{worker_mutex_};
+    workers_->sweep(now);
   }
-  const auto peers = peers_;
-  for (const auto& peer : peers)
-    if (now - peer->last_heard >= settings_.silence)
-      fail(peer, "silent for " + std::to_string(settings_.silence.count()) + " ms");
-  tick_attempts(now);
+  meeting_.tick(now);
   ears_.tick(now);
 }
 
 void ucx_fabric::leave() {
-  may_keep_jobs_ = false;
+  duty_.allow_jobs(false);
   ears_.hand_over_jobs();
   const auto begun = clock::now();
   const auto progress_until = [this](clock::time_point deadline, auto done) {
@@ -216,41 +204,34 @@ void ucx_fabric::leave() {
       {
         std::lock_guard guard{worker_mutex_};
         drain_queue();
-        progress_workers();
+        workers_->progress();
         collect_fetched();
-        for (auto& lane : closing_lanes_)
-          lane->worker->progress();
-        if (done())
+        const bool is_closed = workers_->progress_closed();
+        if (done(is_closed))
           return;
       }
       deliver();
     }
   };
-  progress_until(begun + leave_deadline - close_deadline, [this] {
+  progress_until(begun + leave_deadline - close_deadline, [this](bool) {
     move_pieces();
     return operations_ == 0 && queued_ == 0
            && std::all_of(by_token_.begin(), by_token_.end(), [](const auto& entry) {
                 return entry.second->bulk.outgoing.empty() || !entry.second->failure.empty();
               });
   });
-  const auto peers = peers_;
+  const auto peers = meeting_.peers();
   for (const auto& peer : peers)
     fail(peer, "this process is leaving");
-  progress_until(begun + leave_deadline, [this] {
-    return !workers_closing() && std::all_of(closing_lanes_.begin(), closing_lanes_.end(), [](auto& x) {
-      return x->worker->idle();
-    });
-  });
-  meetings_.reset();
+  progress_until(begun + leave_deadline,
+                 [this](bool is_closed) { return is_closed && !workers_->closing(); });
+  rendezvous_.reset();
   std::lock_guard guard{worker_mutex_};
   for (const auto& [token, peer] : by_token_)
     for (auto& lane : peer->lanes)
       lane.waiting.clear(); // slots hold their peer
   by_token_.clear();
-  lanes_.clear();
-  spare_lanes_.clear();
-  closing_lanes_.clear();
-  worker_.reset();
+  workers_.reset();
 }
 
 fabric_counters ucx_fabric::counters() const {
@@ -262,11 +243,11 @@ fabric_counters ucx_fabric::counters() const {
 fabric_level ucx_fabric::level() const {
   std::lock_guard guard{peers_mutex_};
   fabric_level result;
-  result.peers = peers_.size();
-  for (const auto& peer : peers_) {
+  result.peers = meeting_.peers().size();
+  for (const auto& peer : meeting_.peers()) {
     for (std::size_t i = 0; i < num_lanes; ++i)
       result.bytes_under_way[i] += peer->lanes[i].window.bytes_under_way();
-    const auto round_trip = round_trip_of(peer->socket);
+    const auto round_trip = round_trip_of(static_cast<const ucx_peer&>(*peer).socket);
     result.round_trips_by_role[peer->peer.role].add({1, round_trip, round_trip});
   }
   return result;

@@ -1,4 +1,5 @@
-// The fabric's peers: how they come, how they stay, how they go. All on the progress thread.
+// Peers of the UCX fabric: the handshake, the sockets that stay open, and the end. All on the progress
+// thread.
 
 #include <algorithm>
 #include <array>
@@ -11,11 +12,6 @@ namespace troupe::wire {
 
 namespace {
 
-using namespace std::chrono_literals;
-
-// After "I am connecting to you myself": long enough for that to happen, short against any deadline.
-constexpr auto retry_pause = 50ms;
-
 // What a socket may hold back before the peer counts as stuck; a heartbeat has 44 bytes.
 constexpr std::size_t max_unsent = std::size_t{64} << 10;
 
@@ -27,30 +23,26 @@ void forget_traffic(ucx_peer& peer) {
   peer.bulk.outgoing.clear();
 }
 
-bool has_closed(const descriptor& socket) {
-  std::byte one{};
-  return ::recv(socket.get(), &one, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-}
-
 } // namespace
 
 // -- coming ---------------------------------------------------------------------
 
 introduction ucx_fabric::introduce() {
   std::uint64_t token = 0;
-  // Never 0, which no frame of a connected peer carries.
+  // 0 is no token.
   while (token == 0)
     fill_random(std::as_writable_bytes(std::span{&token, 1}));
   // Frames may arrive under this token before the handshake's last message has been read.
   auto peer = std::make_shared<ucx_peer>(token, settings_.window, signals_);
   std::lock_guard guard{worker_mutex_};
   if (settings_.shared_memory)
-    peer->lane = open_lane();
+    peer->lane = workers_->open_lane();
   auto local_address = peer->lane ? peer->lane->worker->address() : std::string{};
   by_token_.emplace(token, std::move(peer));
-  return {settings_.node,         settings_.fingerprint,   endpoint_,          token,
-          settings_.window.bytes, settings_.window.frames, worker_->address(), std::move(local_address),
-          protocol_versions(),    settings_.kinds,         settings_.role};
+  auto result = meeting_.introduce(token);
+  result.worker_address = workers_->network().address();
+  result.shared_memory_address = std::move(local_address);
+  return result;
 }
 
 void ucx_fabric::forget_token(std::uint64_t token) {
@@ -60,78 +52,48 @@ void ucx_fabric::forget_token(std::uint64_t token) {
     return;
   i->second->become(peer_connection::state::dead);
   forget_traffic(*i->second);
-  keep_lane(std::move(i->second->lane));
+  workers_->keep_lane(std::move(i->second->lane));
   by_token_.erase(i);
 }
 
 std::optional<std::pair<refusal, std::string>> ucx_fabric::admit(const introduction& guest) {
   if (stop_)
     return std::pair{refusal::closing, std::string{"the peer is leaving"}};
-  if (guest.node == settings_.node)
-    return std::pair{refusal::self, std::string{"this is the same process"}};
-  // Two that dial each other keep the connection of the one with the lower node.
-  const bool ours_wins = settings_.node < guest.node;
-  if (const auto known = find_node(guest.node)) {
-    if (ours_wins && !known->dialled.empty() && !has_closed(known->socket))
-      return std::pair{refusal::connected, std::string{"already connected"}};
-    // The peer has given up the old connection, and we have not noticed yet.
-    fail(known, "superseded by a new connection of the same peer");
-  }
-  if (!guest.endpoint.empty() && attempts_.contains(guest.endpoint)) {
-    if (ours_wins && attempts_[guest.endpoint].dialling)
-      return std::pair{refusal::connected, std::string{"connecting the other way"}};
-    meetings_->cancel(guest.endpoint);
-    attempts_[guest.endpoint].dialling = false;
-  }
-  return std::nullopt;
+  return meeting_.admit(guest);
 }
 
 void ucx_fabric::met(acquaintance who) {
-  if (const auto known = find_node(who.peer.node)) {
-    // Both dialled, under names that did not show it.
-    const bool ours_wins = settings_.node < who.peer.node;
-    if (!who.dialled.empty() && !ours_wins) {
-      forget_token(who.token);
-      settle(who.dialled, {known, false, {}});
-      return;
-    }
-    fail(known, "superseded by the connection that takes precedence");
+  if (!meeting_.keeps(who.peer, who.dialled)) {
+    forget_token(who.token);
+    return;
   }
   ucx_peer_ptr peer;
   bool connected = false;
   {
     std::lock_guard guard{worker_mutex_};
     peer = by_token_.at(who.token);
-    peer->peer = std::move(who.peer);
+    peer->meet(std::move(who.peer));
     peer->dialled = who.dialled;
-    for (auto& lane : peer->lanes) {
-      lane.window.limit({peer->peer.window_bytes, peer->peer.window_frames});
-      lane.taken.limit({peer->peer.window_bytes, peer->peer.window_frames});
-    }
     peer->socket = std::move(who.socket);
     peer->reader = std::move(who.reader);
     peer->unsent = std::move(who.unsent);
-    peer->last_heard = clock::now();
-    connect_worker(*peer);
-    connected = peer->endpoint != nullptr;
+    connected = workers_->connect(*peer);
     if (connected)
       peer->become(peer_connection::state::up);
     signals_.pieces_moved = true; // pieces may have come by now
     if (!peer->failure.empty())   // a frame that came before the handshake's end was refused
       signals_.broken = true;
   }
-  const auto advertised = peer->peer.endpoint;
   if (!connected) {
     forget_token(peer->token);
-    log("peer-refused", "UCX cannot reach the worker address of " + advertised);
-    if (!who.dialled.empty())
-      settle(who.dialled, {nullptr, false, "UCX cannot reach the worker address of the peer"});
+    log("peer-refused", "UCX cannot reach the worker address of " + peer->peer.endpoint);
+    meeting_.settle(who.dialled, {nullptr, false, "UCX cannot reach the worker address of the peer"});
     return;
   }
   peer->watch = events_.watch(peer->socket.get(), !peer->unsent.empty(), [this, peer] { on_socket(peer); });
   {
     std::lock_guard guard{peers_mutex_};
-    peers_.push_back(peer);
+    meeting_.add(peer, clock::now());
   }
   ears_.peer_up(peer);
   {
@@ -140,106 +102,31 @@ void ucx_fabric::met(acquaintance who) {
   }
   // Heartbeats that came with the handshake's last bytes.
   on_records(peer);
-  if (!who.dialled.empty())
-    settle(who.dialled, {peer, false, {}});
-  if (!advertised.empty())
-    settle(advertised, {peer, false, {}});
+  meeting_.settle(peer);
 }
 
 void ucx_fabric::missed(const std::string& endpoint, const std::string& error, std::optional<refusal> reason,
                         const std::string& node) {
-  const auto i = attempts_.find(endpoint);
-  if (i == attempts_.end())
-    return;
-  i->second.dialling = false;
-  if (reason == refusal::self) {
-    settle(endpoint, {nullptr, true, {}});
-  } else if (reason == refusal::connected) {
-    if (const auto known = find_node(node))
-      settle(endpoint, {known, false, {}});
-    else
-      i->second.retry_at = clock::now() + retry_pause;
-  } else {
-    settle(endpoint, {nullptr, false, "cannot connect to " + endpoint + ": " + error});
-  }
+  meeting_.missed(endpoint, error, reason, node, clock::now());
 }
 
 void ucx_fabric::connect(std::string endpoint, clock::time_point deadline, on_connected done) {
   post([this, name = std::move(endpoint), deadline, done = std::move(done)]() mutable {
-    if (!endpoint_.empty() && name == endpoint_) {
-      done({nullptr, true, {}});
-      return;
-    }
-    if (const auto known = find_endpoint(name)) {
-      done({known, false, {}});
-      return;
-    }
-    auto& waiting = attempts_[name];
-    waiting.waiters.push_back({deadline, std::move(done)});
-    start_dialling(name);
+    meeting_.connect(name, deadline, std::move(done));
   });
 }
 
-void ucx_fabric::start_dialling(const std::string& endpoint) {
-  auto& waiting = attempts_[endpoint];
-  if (waiting.dialling)
-    return;
-  waiting.dialling = true;
-  try {
-    meetings_->dial(endpoint);
-  } catch (const std::exception& e) {
-    settle(endpoint, {nullptr, false, e.what()});
-  }
+void ucx_fabric::dial(const std::string& endpoint) {
+  rendezvous_->dial(endpoint);
 }
 
-void ucx_fabric::tick_attempts(clock::time_point now) {
-  std::vector<on_connected> late;
-  std::vector<std::string> again;
-  for (auto i = attempts_.begin(); i != attempts_.end();) {
-    auto& waiters = i->second.waiters;
-    for (auto& w : waiters)
-      if (now >= w.deadline)
-        late.push_back(std::move(w.done));
-    std::erase_if(waiters, [now](const auto& w) { return now >= w.deadline; });
-    if (waiters.empty()) {
-      meetings_->cancel(i->first);
-      i = attempts_.erase(i);
-      continue;
-    }
-    if (!i->second.dialling && now >= i->second.retry_at)
-      again.push_back(i->first);
-    ++i;
-  }
-  for (const auto& done : late)
-    done({nullptr, false, "no connection within the deadline"});
-  for (const auto& endpoint : again)
-    if (attempts_.contains(endpoint))
-      start_dialling(endpoint);
+void ucx_fabric::stop_dialling(const std::string& endpoint) {
+  rendezvous_->cancel(endpoint);
 }
 
-void ucx_fabric::settle(const std::string& endpoint, const connection& result) {
-  const auto i = attempts_.find(endpoint);
-  if (i == attempts_.end())
-    return;
-  const auto waiting = std::move(i->second);
-  attempts_.erase(i);
-  if (waiting.dialling)
-    meetings_->cancel(endpoint);
-  for (const auto& w : waiting.waiters)
-    w.done(result);
-}
-
-ucx_peer_ptr ucx_fabric::find_node(const std::string& node) const {
-  const auto i =
-      std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p->peer.node == node; });
-  return i == peers_.end() ? nullptr : *i;
-}
-
-ucx_peer_ptr ucx_fabric::find_endpoint(const std::string& endpoint) const {
-  const auto i = std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) {
-    return p->dialled == endpoint || p->peer.endpoint == endpoint;
-  });
-  return i == peers_.end() ? nullptr : *i;
+bool ucx_fabric::has_closed(const peer_connection_ptr& peer) const {
+  std::byte one{};
+  return ::recv(static_cast<const ucx_peer&>(*peer).socket.get(), &one, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 // -- staying --------------------------------------------------------------------
@@ -279,19 +166,17 @@ void ucx_fabric::on_records(const ucx_peer_ptr& peer) {
     fail(peer, "malformed record: " + peer->reader.error());
 }
 
-void ucx_fabric::send_heartbeats() {
-  const auto peers = peers_;
-  for (const auto& peer : peers) {
-    byte_writer body;
-    for (const auto& lane : peer->lanes) {
-      const auto handled = lane.taken.handled();
-      body.put64(handled.frames);
-      body.put64(handled.bytes);
-    }
-    const auto encoded = encode_record(record_type::heartbeat, body.bytes());
-    peer->unsent.insert(peer->unsent.end(), encoded.begin(), encoded.end());
-    flush_socket(peer);
+void ucx_fabric::send_heartbeat(const peer_connection_ptr& to) {
+  const auto peer = std::static_pointer_cast<ucx_peer>(to);
+  byte_writer body;
+  for (const auto& lane : peer->lanes) {
+    const auto handled = lane.taken.handled();
+    body.put64(handled.frames);
+    body.put64(handled.bytes);
   }
+  const auto encoded = encode_record(record_type::heartbeat, body.bytes());
+  peer->unsent.insert(peer->unsent.end(), encoded.begin(), encoded.end());
+  flush_socket(peer);
 }
 
 void ucx_fabric::flush_socket(const ucx_peer_ptr& peer) {
@@ -309,20 +194,21 @@ void ucx_fabric::flush_socket(const ucx_peer_ptr& peer) {
 // -- going ----------------------------------------------------------------------
 
 void ucx_fabric::drop(const peer_connection_ptr& peer, std::string reason) {
-  post([this, whom = std::static_pointer_cast<ucx_peer>(peer), why = std::move(reason)] { fail(whom, why); });
+  post([this, peer, why = std::move(reason)] { fail(peer, why); });
 }
 
-void ucx_fabric::fail(const ucx_peer_ptr& peer, const std::string& reason) {
+void ucx_fabric::fail(const peer_connection_ptr& which, const std::string& reason) {
+  const auto peer = std::static_pointer_cast<ucx_peer>(which);
   if (peer->current() == peer_connection::state::dead)
     return;
-  // An answer sent just before its sender went is still an answer.
+  // Answers that have arrived before the connection ended are delivered.
   {
     std::lock_guard guard{worker_mutex_};
-    for (int i = 0; i < 16 && peer->failure.empty() && progress_workers() > 0; ++i)
+    for (int i = 0; i < 16 && peer->failure.empty() && workers_->progress() > 0; ++i)
       collect(*peer);
   }
   deliver();
-  // This is no place to run jobs: the progress thread is in the middle of something.
+  // The progress thread cannot run jobs in the middle of a failure.
   ears_.hand_over_jobs();
   if (peer->current() == peer_connection::state::dead)
     return;
@@ -332,16 +218,16 @@ void ucx_fabric::fail(const ucx_peer_ptr& peer, const std::string& reason) {
     by_token_.erase(peer->token);
     if (peer->endpoint != nullptr)
       peer->carrier->close(std::exchange(peer->endpoint, nullptr));
-    close_lane(std::move(peer->lane));
+    workers_->close_lane(std::move(peer->lane));
     // Slots whose data UCX is still fetching hold themselves, and their buffers, until UCX lets go.
     forget_traffic(*peer);
   }
   events_.forget(peer->watch);
   {
     std::lock_guard guard{peers_mutex_};
-    std::erase(peers_, peer);
+    meeting_.remove(peer);
   }
-  peer->socket = descriptor{}; // behind that: level() looks at the sockets of those that are listed
+  peer->socket = descriptor{}; // last: level() reads the sockets of the peers in meeting_
   ++totals_.peers_lost;
   log("peer-down",
       (peer->peer.endpoint.empty() ? "a peer that does not listen" : peer->peer.endpoint) + ": " + reason);

@@ -28,7 +28,7 @@ bool ucx_fabric::arrived(const ucx_worker::arrival& msg) {
   const auto& header = frame.header;
   const auto found = by_token_.find(header.token);
   if (found == by_token_.end()) {
-    // A fenced connection's last words, or bytes from a stranger: nobody to blame.
+    // The last frames of a connection that has ended, or bytes from a stranger: there is no peer to drop.
     ++totals_.stray_frames;
     return false;
   }
@@ -205,7 +205,7 @@ bool ucx_fabric::deliver() {
   }
   if (ready.empty())
     return false;
-  allow_jobs();
+  duty_.allow_jobs(!stop_);
   for (auto& slot : ready) {
     const auto& peer = slot->from;
     if (peer->current() != peer_connection::state::up || peer->malformed)
@@ -218,7 +218,8 @@ bool ucx_fabric::deliver() {
                     ? std::move(slot->data)
                     : slot->data.slice(slot->payload_offset, slot->data.size() - slot->payload_offset);
     if (!ears_.frame_arrived(peer, slot->header, metadata, std::move(data), slot->due)) {
-      // Buried by the progress loop: burying here would hand out later frames of others before earlier ones.
+      // The progress loop drops the peer. Dropping it here would deliver later frames of other peers before
+      // earlier ones.
       peer->malformed = true;
       std::lock_guard guard{worker_mutex_};
       peer->doom("malformed frame: its content makes no sense");

@@ -1,4 +1,4 @@
-// The sending half of the fabric: layout, credits, and who posts.
+// Sending half of the UCX fabric: layout of messages, credits, and the calls of UCX.
 
 #include <algorithm>
 #include <utility>
@@ -136,8 +136,8 @@ submission ucx_fabric::enqueue(const ucx_peer_ptr& to, outgoing_frame frame) {
     queue_.push_back(std::move(op));
     ++queued_;
   }
-  // Whoever holds the worker looks at the queue again after letting go, so either that thread sees the frame
-  // or this one gets the worker now: nobody needs to be woken. The fence pairs with the one behind each
+  // A thread that releases the worker mutex looks at the queue again. So either that thread sees the frame,
+  // or this one gets the mutex now, and no thread has to be woken. The fence pairs with the one after each
   // release.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   while (queued_.load() > 0) {
@@ -279,7 +279,7 @@ void ucx_fabric::handled(const peer_connection_ptr& peer, credit what) {
 }
 
 void ucx_fabric::wake() {
-  if (std::this_thread::get_id() == progress_thread_.load())
+  if (duty_.is_here())
     return;
   const std::uint64_t one = 1;
   // Only fails when the counter is full, which wakes as well.

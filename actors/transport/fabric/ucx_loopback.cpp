@@ -10,8 +10,8 @@
 
 // UCX's connections over the loopback interface do without pacing. Where the system's congestion control is
 // BBR, the kernel spreads what is sent over time, by a timer for each burst: good manners on a network, but
-// within a host nobody is congested, and a fifth of the throughput goes. Pacing cannot be switched off on a
-// connection, only never begun, so the control is chosen before connecting and before listening. Other
+// within a host there is no congestion, and a fifth of the throughput goes. Pacing cannot be switched off on
+// a connection, only never begun, so the control is chosen before connecting and before listening. Other
 // connections keep what the administrator has chosen; where it is not BBR, so do these.
 
 namespace {

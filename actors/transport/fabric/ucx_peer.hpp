@@ -93,7 +93,6 @@ class ucx_peer : public peer_connection, public ucx_worker::endpoint_owner {
   poller::watch_id watch = 0;
   record_reader reader;
   std::vector<std::byte> unsent;
-  clock::time_point last_heard;
   /// A frame made no sense: nothing behind it is handed out.
   bool malformed = false;
 };

@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <mutex>
+#include <sstream>
 #include <stdexcept>
+#include <string_view>
 
 #include <ucp/api/ucp.h>
 #include <ucs/config/global_opts.h>
@@ -22,13 +25,22 @@ namespace {
 
 constexpr unsigned message_id = 1;
 
+/// What of the environment has a say in how UCX starts: "; UCX_TLS=rc is set".
+std::string settings_of_site() {
+  std::string text;
+  for (const char* name : {"UCX_TLS", "UCX_NET_DEVICES", "UCX_SOCKADDR_TLS_PRIORITY", "UCX_ALLOC_PRIO"})
+    if (const char* value = std::getenv(name))
+      text += (text.empty() ? "; the environment has " : ", ") + std::string{name} + "=" + value;
+  return text;
+}
+
 void check(ucs_status_t status, const char* call, const ucx_settings& settings) {
   if (status != UCS_OK)
     throw std::runtime_error(std::string{"transport: "} + call + ": " + ucs_status_string(status)
-                             + (settings.shared_memory
-                                    ? " (shared memory)"
-                                    : " (network devices '" + settings.net_devices + "', data ports '"
-                                          + settings.port_range + "')"));
+                             + (settings.shared_memory ? " (shared memory)"
+                                                       : " (network devices '" + settings.net_devices
+                                                             + "', data ports '" + settings.port_range + "')")
+                             + settings_of_site());
 }
 
 void set_default(const char* name, const char* value) {
@@ -40,8 +52,8 @@ void write_environment(const ucx_settings& settings) {
   // 64 to 128 KiB stay eager: one segment, no handshake.
   set_default("UCX_TCP_TX_SEG_SIZE", "256K");
   set_default("UCX_TCP_RX_SEG_SIZE", "256K");
-  // Our own socket and heartbeats tell who is dead; UCX's probes to a dead peer were seen to reconnect in a
-  // loop.
+  // The rendezvous socket and heartbeats show which peers are dead; UCX's probes to a dead peer were seen to
+  // reconnect in a loop.
   set_default("UCX_KEEPALIVE_INTERVAL", "inf");
   if (!settings.net_devices.empty())
     setenv("UCX_NET_DEVICES", settings.net_devices.c_str(), 1);
@@ -64,7 +76,23 @@ const char* transports_of(const ucx_settings& settings) {
   return std::getenv("UCX_TLS") == nullptr ? "^shm" : nullptr;
 }
 
-// UCX starts with whatever else it finds when a device is missing, and nobody could reach the process.
+// A worker for the network that has no transport for it starts, and refuses every peer for ever.
+void check_transports(const ucx_settings& settings) {
+  const char* const chosen = std::getenv("UCX_TLS");
+  if (settings.shared_memory || chosen == nullptr || *chosen == '^')
+    return;
+  constexpr std::string_view within_a_host[] = {
+      "sm",   "shm",  "mm",   "posix",     "sysv",     "xpmem",    "cma",       "knem",
+      "self", "cuda", "rocm", "cuda_copy", "cuda_ipc", "gdr_copy", "rocm_copy", "rocm_ipc"};
+  std::istringstream names{chosen};
+  for (std::string name; std::getline(names, name, ',');)
+    if (std::find(std::begin(within_a_host), std::end(within_a_host), name) == std::end(within_a_host))
+      return;
+  throw std::runtime_error("transport: the environment has UCX_TLS=" + std::string{chosen}
+                           + ", which reaches no other process over the network: add tcp, or unset it");
+}
+
+// If a device is missing, UCX starts with the others, and no peer could reach the process.
 void check_devices(const std::string& names) {
   for (std::size_t at = 0; at < names.size();) {
     const auto end = std::min(names.find(',', at), names.size());
@@ -99,8 +127,8 @@ ucx_worker::operation::~operation() = default;
 ucx_worker::endpoint_owner::~endpoint_owner() = default;
 
 struct ucx_worker::callbacks {
-  static ucs_status_t arrived(void* arg, const void* head, size_t head_bytes, void* data, size_t num_bytes,
-                              const ucp_am_recv_param_t* param) {
+  static ucs_status_t arrived(void* arg, const void* head, std::size_t head_bytes, void* data,
+                              std::size_t num_bytes, const ucp_am_recv_param_t* param) {
     auto* self = static_cast<ucx_worker*>(arg);
     const bool waiting = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
     arrival msg;
@@ -115,7 +143,9 @@ struct ucx_worker::callbacks {
     return waiting && taken ? UCS_INPROGRESS : UCS_OK;
   }
 
-  static void received(void* request, ucs_status_t status, size_t, void* op) { sent(request, status, op); }
+  static void received(void* request, ucs_status_t status, std::size_t, void* op) {
+    sent(request, status, op);
+  }
 
   static void sent(void* request, ucs_status_t status, void* data) {
     auto* op = static_cast<operation*>(data);
@@ -156,6 +186,7 @@ ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(ow
   static std::mutex environment_mutex;
   std::lock_guard guard{environment_mutex};
   write_environment(settings);
+  check_transports(settings);
   set_process_options();
   ucp_config_t* config = nullptr;
   check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read", settings);

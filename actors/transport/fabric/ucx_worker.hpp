@@ -22,7 +22,7 @@ struct ucx_settings {
   std::string net_devices;
   /// UCX_TCP_PORT_RANGE, e.g. "20000-20099"; empty means ephemeral ports.
   std::string port_range;
-  /// POSIX shared memory to one peer on this host, and nothing else, instead of the network. All who send to
+  /// POSIX shared memory to one peer on this host, and nothing else, instead of the network. All senders to
   /// such a worker write to one queue in its memory: a sender that is killed while it fills its slot stops
   /// that queue for ever, so no two peers may share a worker.
   bool shared_memory = false;
@@ -38,9 +38,9 @@ struct io_part {
 /// `close`.
 class ucx_worker {
  public:
-  /// A message at the door.
+  /// A message that has arrived.
   struct arrival {
-    /// Whose door.
+    /// The worker at which it has arrived.
     ucx_worker* at = nullptr;
     std::span<const std::byte> head;
     /// The data when it is already here, else null: then `receive` fetches it.
@@ -72,7 +72,7 @@ class ucx_worker {
     std::optional<bool> early_;          // how it ended before that
   };
 
-  /// Whoever uses an endpoint.
+  /// Is told when its endpoint breaks.
   class endpoint_owner {
    public:
     virtual ~endpoint_owner();

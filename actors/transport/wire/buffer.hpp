@@ -35,7 +35,7 @@ class buffer_pool;
 /// Header of a pooled allocation. The bytes follow it, 64-byte aligned (one cache line, one AVX-512
 /// register).
 ///
-/// Everything but the reference count is written by whoever owns the only reference, before it is shared.
+/// The holder of the only reference writes all but the reference count, before the buffer is shared.
 struct alignas(64) buffer {
   /// Bytes to the end of the allocation, behind the header.
   std::size_t capacity = 0;

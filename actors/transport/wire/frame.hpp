@@ -1,5 +1,4 @@
-// What a frame between two peers looks like, and the one function that reads one from bytes nobody vouches
-// for.
+// The layout of a frame between two peers, and the one function that reads a frame from untrusted bytes.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +62,7 @@ struct frame_header {
   std::uint64_t token = 0;
   /// Counts the frames of the lane in one direction from 0; frames of a lane are delivered in this order.
   std::uint64_t sequence = 0;
-  /// Actor ids; 0 is nobody.
+  /// Actor ids; 0: none.
   std::uint64_t source = 0;
   std::uint64_t destination = 0;
   /// CAF's message id (request, response and priority bits included), or the id of a resolve. In an

@@ -10,19 +10,22 @@
 //       |       proof  digest_s, introduction_s    or    refusal  digest_s, reason
 //       |<------------------------------------|
 //
-// digest_c = HMAC(secret, "client" nonce_c nonce_s introduction_c); digest_s covers digest_c as well, so a
-// digest can be replayed neither later nor back at its maker. The client proves itself first: a stranger
-// learns nothing.
+// digest_c = HMAC(the client's first secret, "client" nonce_c nonce_s introduction_c); digest_s covers
+// digest_c as well, so a digest can be replayed neither later nor back at its maker. The client proves itself
+// first: a stranger learns nothing. The server believes any of its secrets, and answers by the one that the
+// client has.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/transport/wire/authentication.hpp"
+#include "actors/transport/wire/cluster_secrets.hpp"
 #include "actors/transport/wire/message_kind.hpp"
 #include "actors/transport/wire/protocol_version.hpp"
 #include "actors/transport/wire/record.hpp"
@@ -89,8 +92,8 @@ class handshake {
     failed,
   };
 
-  /// @param secret  shared by the cluster, read from a file by whoever starts the process; not empty
-  handshake(role who, std::string secret, introduction self);
+  /// @param secrets  of the cluster; at least one
+  handshake(role who, const cluster_secrets& secrets, introduction self);
 
   /// Takes bytes from the socket, wherever they were cut.
   state feed(std::span<const std::byte> bytes);
@@ -124,12 +127,14 @@ class handshake {
   state on_refusal(const record& rec);
   state fail(std::string why);
   void put(record_type type, const byte_writer& body);
-  digest client_digest(std::span<const std::byte> body) const;
+  bool knows_client(std::span<const std::byte> body);
+  digest client_digest(const std::string& secret, std::span<const std::byte> body) const;
   digest server_digest(std::string_view label, std::span<const std::byte> body) const;
 
   role role_;
   state state_ = state::waiting;
-  std::string secret_;
+  std::shared_ptr<const std::vector<std::string>> secrets_;
+  std::string secret_; ///< of these: a client's first, a server's that the client has proved
   introduction self_;
   introduction peer_;
   nonce own_nonce_{};

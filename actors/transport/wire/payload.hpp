@@ -41,7 +41,7 @@ class payload {
 
   std::span<const std::byte> bytes() const { return {data(), length_}; }
 
-  /// Bytes to write to. Copies them first when anyone else holds the buffer, so that nobody sees the change.
+  /// Bytes to write to. Copies them first if the buffer has other holders, so that these keep the old bytes.
   std::byte* mutable_data();
 
   /// `length` bytes from `offset`, sharing the buffer.
@@ -70,7 +70,7 @@ std::string to_string(const payload& x);
 } // namespace troupe
 
 /// Type ids of the transport: `caf::first_custom_type_id` up to, not including, `troupe_transport_end`. The
-/// block reserves room to grow; whoever declares the next block starts it at
+/// block reserves room to grow; the next block starts at
 /// `troupe::transport_type_ids_end`.
 CAF_BEGIN_TYPE_ID_BLOCK(troupe_transport, caf::first_custom_type_id)
 

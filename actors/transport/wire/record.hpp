@@ -80,7 +80,7 @@ class byte_writer {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what `byte_writer` wrote, from bytes nobody vouches for. After the first failure everything fails.
+/// Reads what `byte_writer` wrote, from untrusted bytes. After the first failure each further read fails.
 class byte_parser {
  public:
   explicit byte_parser(std::span<const std::byte> bytes) : rest_(bytes) {}

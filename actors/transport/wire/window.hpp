@@ -12,10 +12,10 @@ namespace troupe::wire {
 /// The sender's side of a lane: bounds what it holds for one peer, and what waits in the mailboxes there.
 /// Charged by any thread, acknowledged by the progress thread.
 ///
-/// Requests are refused at the limit, because whoever asked can be told. Nothing may refuse an answer or a
-/// notification without breaking a promise in silence, so these have a second window of the same size; who
-/// fills that too is not keeping up at all, and the connection ends. A frame larger than the window passes
-/// when nothing else is under way.
+/// A request is refused at the limit, because its sender gets the error. Refusing an answer or a notification
+/// would break a promise in silence, so these have a second window of the same size. A peer that fills that,
+/// too, does not keep up at all, and the connection ends. A frame larger than the window passes when no other
+/// frame is in flight.
 class send_window {
  public:
   struct limits {

@@ -19,12 +19,24 @@ sum({{ .root.Values.metrics.prefix }}kv_cache_usage_perc{ {{- include "troupe.po
 sum({{ .root.Values.metrics.prefix }}num_requests_waiting{ {{- include "troupe.schedulerSeries" . -}} })
 {{- end }}
 
-{{/* As many as there are, one more where that gains enough, one fewer where that one wastes enough. */}}
+{{/* The planner's own number: absolute, so neither pods that a rollout adds nor pods that are not scraped are part of it. Of
+     two schedulers the active one tells it. */}}
 {{- define "troupe.query.expert" -}}
-{{- $auto := .spec.autoscaling -}}
-{{- $prefix := .root.Values.metrics.prefix -}}
-{{- $series := include "troupe.schedulerSeries" . -}}
-count({{ $prefix }}experts_hosted{ {{- include "troupe.poolSeries" . -}} }) + (max({{ $prefix }}{{ $auto.gainMetric }}{ {{- $series -}} }) >= bool {{ $auto.gainThreshold }}) - (max({{ $prefix }}{{ $auto.wasteMetric }}{ {{- $series -}} }) >= bool {{ $auto.wasteThreshold }})
+max({{ .root.Values.metrics.prefix }}placement_wanted_workers{ {{- include "troupe.schedulerSeries" . -}} })
+{{- end }}
+
+{{/* Thousandths of wanted workers for each one of this pool: a pool has the share that its size has in the sizes of all,
+     that of an autoscaled one being its maxReplicas. Rounded up, so that no rounding asks for one more. */}}
+{{- define "troupe.wantedForEach" -}}
+{{- $all := 0 -}}
+{{- $own := 0 -}}
+{{- range .root.Values.expert.pools -}}
+{{- $spec := include "troupe.spec" (dict "root" $.root "role" "expert" "pool" .) | fromJson -}}
+{{- $size := ternary $spec.autoscaling.maxReplicas ($spec.replicas | default 0) $spec.autoscaling.enabled | int -}}
+{{- $all = add $all $size -}}
+{{- if eq .name $.pool -}}{{- $own = $size -}}{{- end -}}
+{{- end -}}
+{{- div (add (mul $all 1000) (sub $own 1)) $own -}}
 {{- end }}
 
 {{/* (dict … "query" TEXT "threshold" NUMBER). Without an answer there is no number, and none is not zero. */}}
@@ -52,9 +64,7 @@ spec:
   minReplicaCount: {{ $auto.minReplicas | int }}
   maxReplicaCount: {{ $auto.maxReplicas | int }}
   pollingInterval: {{ $keda.pollingInterval | int }}
-  fallback:
-    failureThreshold: {{ $keda.fallbackFailureThreshold | int }}
-    replicas: {{ $keda.fallbackReplicas | default $auto.minReplicas | int }}
+  {{- /* No fallback: without an answer the HorizontalPodAutoscaler keeps the number that there is. */}}
   advanced:
     horizontalPodAutoscalerConfig:
       name: {{ $name }}
@@ -69,14 +79,14 @@ spec:
     {{- include "troupe.trigger" (merge (dict "query" (include "troupe.query.attention.cache" .) "threshold" $auto.targetKvCacheUsage) .) | nindent 4 }}
     {{- include "troupe.trigger" (merge (dict "query" (include "troupe.query.attention.waiting" .) "threshold" $auto.targetWaitingRequests) .) | nindent 4 }}
     {{- else }}
-    {{- include "troupe.trigger" (merge (dict "query" (include "troupe.query.expert" .) "threshold" 1) .) | nindent 4 }}
+    {{- include "troupe.trigger" (merge (dict "query" (include "troupe.query.expert" .) "threshold" (divf (include "troupe.wantedForEach" . | int) 1000)) .) | nindent 4 }}
     {{- end }}
 {{- end }}
 
-{{/* Metrics of a plain HorizontalPodAutoscaler, as JSON. prometheus-adapter serves them. */}}
+{{/* Metrics of a plain HorizontalPodAutoscaler, as JSON. prometheus-adapter serves them; names of its API have no colon. */}}
 {{- define "troupe.podMetrics" -}}
 {{- $auto := .spec.autoscaling -}}
-{{- $prefix := .root.Values.metrics.prefix -}}
+{{- $prefix := .root.Values.metrics.prefix | replace ":" "_" -}}
 {{- if $auto.triggers -}}
 {{- $auto.triggers | toJson -}}
 {{- else if eq .role "attention" -}}
@@ -88,7 +98,8 @@ spec:
     (dict "type" "External" "external" (dict "metric" (dict "name" (printf "%snum_requests_waiting" $prefix) "selector" $selector) "target" $waiting))
     | toJson -}}
 {{- else -}}
-{{- $rows := dict "type" "AverageValue" "averageValue" (toString $auto.targetQueueRows) -}}
-{{- list (dict "type" "Pods" "pods" (dict "metric" (dict "name" (printf "%sexpert_queue_rows" $prefix)) "target" $rows)) | toJson -}}
+{{- $selector := dict "matchLabels" (dict "namespace" .root.Release.Namespace "app_kubernetes_io_instance" .root.Release.Name) -}}
+{{- $target := dict "type" "AverageValue" "averageValue" (printf "%sm" (include "troupe.wantedForEach" .)) -}}
+{{- list (dict "type" "External" "external" (dict "metric" (dict "name" (printf "%splacement_wanted_workers" $prefix) "selector" $selector) "target" $target)) | toJson -}}
 {{- end -}}
 {{- end }}

@@ -1,10 +1,11 @@
 {{/* Command lines. Each flag here is one of the program's --help; tests/helm compares. */}}
 
 {{/* (list "--flag" value): an item of args, or nothing where there is no value. Every number of a values file is a float;
-     a whole one is written without an exponent. */}}
+     a whole one is written without an exponent. on and off are yes and no to YAML. */}}
 {{- define "troupe.flag" -}}
 {{- $value := index . 1 -}}
 {{- if and (kindIs "float64" $value) (eq $value (floor $value)) -}}{{- $value = int64 $value -}}{{- end -}}
+{{- if kindIs "bool" $value -}}{{- $value = ternary "on" "off" $value -}}{{- end -}}
 {{- $text := ternary "" (toString $value) (kindIs "invalid" $value) -}}
 {{- if $text }}
 - {{ printf "%s=%s" (index . 0) $text | quote }}
@@ -23,11 +24,7 @@
 {{- end }}
 
 {{- define "troupe.anyAddress" -}}
-{{- ternary "::" "0.0.0.0" (eq .Values.network.ipFamily "IPv6") -}}
-{{- end }}
-
-{{- define "troupe.modelDir" -}}
-{{- printf "%s/%s" (trimSuffix "/" .Values.model.mountPath) .Values.model.path | trimSuffix "/" -}}
+{{- ternary "::" "0.0.0.0" (or .Values.network.dualStack (eq .Values.network.ipFamily "IPv6")) -}}
 {{- end }}
 
 {{/* How a process meets the others. */}}
@@ -55,11 +52,17 @@
 {{- end -}}
 {{- end }}
 
+{{/* (dict "spec" SPEC) */}}
+{{- define "troupe.logFlags" -}}
+{{- include "troupe.flag" (list "--log-level" .spec.logLevel) -}}
+{{- include "troupe.flag" (list "--log-format" .spec.logFormat) -}}
+{{- end }}
+
 {{/* What the model is, the same for all who read it. */}}
 {{- define "troupe.modelFlags" -}}
 {{- $config := .Values.model.config -}}
 {{- include "troupe.flag" (list "--scheduler" (include "troupe.schedulerAddresses" .)) -}}
-{{- include "troupe.flag" (list "--served-model-name" .Values.model.servedName) -}}
+{{- include "troupe.flag" (list "--served-model-name" (include "troupe.servedName" .)) -}}
 {{- include "troupe.flag" (list "--dtype" $config.dtype) -}}
 {{- include "troupe.flag" (list "--expert-quant" $config.expertQuant) -}}
 {{- include "troupe.flag" (list "--int4-group" $config.int4Group) -}}
@@ -82,6 +85,7 @@
 {{- include "troupe.flag" (list "--cores" $config.cores) -}}
 {{- include "troupe.flag" (list "--cpu-isa" $config.cpuIsa) -}}
 {{- include "troupe.flag" (list "--kernel-plan" $config.kernelPlan) -}}
+{{- include "troupe.flag" (list "--drain-timeout" $config.drainTimeout) -}}
 {{- end }}
 
 {{- define "troupe.args.gateway" -}}
@@ -92,10 +96,15 @@
 {{- include "troupe.flag" (list "--management-port" .root.Values.metrics.port) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.traceFlags" .root -}}
+{{- include "troupe.logFlags" . -}}
 {{- include "troupe.flag" (list "--host" (include "troupe.anyAddress" .root)) -}}
 {{- include "troupe.flag" (list "--port" .spec.port) -}}
 {{- if include "troupe.apiKeysName" .root -}}
 {{- include "troupe.flag" (list "--api-key-file" "/etc/troupe/api-keys/keys") -}}
+{{- include "troupe.flag" (list "--key-limits" "/etc/troupe/key-limits/limits.json") -}}
+{{- end -}}
+{{- if .root.Values.operatorKeys.existingSecret -}}
+{{- include "troupe.flag" (list "--operator-key-file" "/etc/troupe/operator-keys/keys") -}}
 {{- end -}}
 {{- if .spec.tls.existingSecret -}}
 {{- include "troupe.flag" (list "--tls-cert-file" "/etc/troupe/tls/tls.crt") -}}
@@ -105,7 +114,18 @@
 {{- if .spec.chatTemplate -}}
 {{- include "troupe.flag" (list "--chat-template" "/etc/troupe/chat-template/chat_template.jinja") -}}
 {{- end -}}
+{{- include "troupe.flag" (list "--lame-duck" $config.lameDuck) -}}
+{{- include "troupe.flag" (list "--drain-timeout" $config.drainTimeout) -}}
 {{- include "troupe.flag" (list "--max-connections" $config.maxConnections) -}}
+{{- include "troupe.flag" (list "--max-connections-per-peer" $config.maxConnectionsPerPeer) -}}
+{{- range $config.trustedProxies -}}
+{{- include "troupe.flag" (list "--trusted-proxies" .) -}}
+{{- end -}}
+{{- range $config.allowedHosts -}}
+{{- include "troupe.flag" (list "--allowed-hosts" .) -}}
+{{- end -}}
+{{- include "troupe.flag" (list "--sse-ping-interval" $config.ssePingInterval) -}}
+{{- include "troupe.flag" (list "--access-log" $config.accessLog) -}}
 {{- include "troupe.flag" (list "--otlp-endpoint" .root.Values.tracing.otlpEndpoint) -}}
 {{- include "troupe.flag" (list "--template-processes" $config.templateProcesses) -}}
 {{- range $config.allowedOrigins -}}
@@ -116,19 +136,23 @@
 
 {{- define "troupe.args.scheduler" -}}
 {{- $config := .spec.config -}}
-{{- $workers := $config.expertWorkers | default (include "troupe.expertWorkers" .root) -}}
 - {{ printf "--state-dir=%s" "/var/lib/troupe" | quote }}
 {{- include "troupe.flag" (list "--replicas" $config.replicas) -}}
-{{- include "troupe.flag" (list "--expert-workers" $workers) -}}
 {{- include "troupe.flag" (list "--max-queued-bytes" $config.maxQueuedBytes) -}}
 {{- include "troupe.flag" (list "--max-num-queued-reqs" $config.maxNumQueuedReqs) -}}
 {{- include "troupe.flag" (list "--max-queue-wait" $config.maxQueueWait) -}}
 {{- include "troupe.flag" (list "--admission-quantile" $config.admissionQuantile) -}}
 {{- include "troupe.switch" (list "--allow-inexact" $config.allowInexact) -}}
 {{- include "troupe.flag" (list "--history" $config.history) -}}
-{{- include "troupe.flag" (list "--served-model-name" (.root.Values.model.servedName | default (base (include "troupe.modelDir" .root)))) -}}
+{{- include "troupe.flag" (list "--planner-utilization" $config.plannerUtilization) -}}
+{{- include "troupe.flag" (list "--planner" $config.planner) -}}
+{{- include "troupe.flag" (list "--planner-imbalance" $config.plannerImbalance) -}}
+{{- include "troupe.flag" (list "--planner-spare" $config.plannerSpare) -}}
+{{- include "troupe.flag" (list "--served-model-name" (include "troupe.servedName" .root)) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.traceFlags" .root -}}
+{{- include "troupe.flag" (list "--reload-interval" .root.Values.clusterSecret.reloadInterval) -}}
+{{- include "troupe.logFlags" . -}}
 {{- include "troupe.metricsFlags" .root -}}
 {{- include "troupe.switch" (list "--standby" .spec.standby.enabled) -}}
 {{- end }}
@@ -145,6 +169,8 @@
 {{- include "troupe.flag" (list "--gpu-steps" $config.gpuSteps) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.traceFlags" .root -}}
+{{- include "troupe.flag" (list "--reload-interval" .root.Values.clusterSecret.reloadInterval) -}}
+{{- include "troupe.logFlags" . -}}
 {{- include "troupe.metricsFlags" .root -}}
 {{- end }}
 
@@ -156,17 +182,23 @@
 {{- include "troupe.flag" (list "--expert-memory" $config.expertMemory) -}}
 {{- include "troupe.flag" (list "--gpu-expert-memory" $config.gpuExpertMemory) -}}
 {{- include "troupe.flag" (list "--expert-linger-us" $config.expertLingerUs) -}}
+{{- include "troupe.flag" (list "--weights-from" $config.weightsFrom) -}}
+{{- if .spec.topologyField -}}
+{{- include "troupe.flag" (list "--topology" "$(TOPOLOGY)") -}}
+{{- end -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.traceFlags" .root -}}
+{{- include "troupe.flag" (list "--reload-interval" .root.Values.clusterSecret.reloadInterval) -}}
+{{- include "troupe.logFlags" . -}}
 {{- include "troupe.metricsFlags" .root -}}
 {{- end }}
 
-{{/* The fewest expert workers that the pools have. */}}
+{{/* For how many the first placement waits: the fewest that the pools have, unless a value says. */}}
 {{- define "troupe.expertWorkers" -}}
 {{- $sum := 0 -}}
 {{- range .Values.expert.pools -}}
 {{- $spec := include "troupe.spec" (dict "root" $ "role" "expert" "pool" .) | fromJson -}}
 {{- $sum = add $sum (ternary $spec.autoscaling.minReplicas ($spec.replicas | default 0) $spec.autoscaling.enabled | int) -}}
 {{- end -}}
-{{- max 1 $sum -}}
+{{- .Values.scheduler.config.expertWorkers | default (max 1 $sum) | int -}}
 {{- end }}

@@ -6,12 +6,15 @@
 
 {{/* Short enough for "-attention-" and a pool's name behind it within the 63 letters of a label. */}}
 {{- define "troupe.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
-{{- $name := include "troupe.name" . -}}
-{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- $name := .Values.fullnameOverride -}}
+{{- if not $name -}}
+{{- $chart := include "troupe.name" . -}}
+{{- $name = ternary .Release.Name (printf "%s-%s" .Release.Name $chart) (contains $chart .Release.Name) | replace "." "-" -}}
 {{- end -}}
+{{- if not (regexMatch "^[a-z]" $name) -}}
+{{- fail (printf "%s: names of Services begin with a letter; set fullnameOverride" $name) -}}
+{{- end -}}
+{{- $name | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
 {{/* (dict "root" $ "role" "attention" "pool" "default") */}}
@@ -30,15 +33,15 @@ troupe-pool: {{ . }}
 {{- end }}
 {{- end }}
 
+{{/* The chart's own, which win, and those that are wished for: (dict … "labels" MAP) */}}
 {{- define "troupe.labels" -}}
-{{ include "troupe.selectorLabels" . }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
-app.kubernetes.io/version: {{ .root.Values.image.tag | default .root.Chart.AppVersion | trunc 63 | quote }}
-app.kubernetes.io/part-of: {{ .root.Chart.Name }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := include "troupe.selectorLabels" . | fromYaml -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
+{{- $version := .root.Values.image.tag | default .root.Chart.AppVersion | trunc 63 -}}
+{{- $_ := set $own "app.kubernetes.io/version" (regexReplaceAll "[^A-Za-z0-9]+$" $version "") -}}
+{{- $_ := set $own "app.kubernetes.io/part-of" .root.Chart.Name -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- toYaml (merge $own (.labels | default dict) .root.Values.commonLabels) -}}
 {{- end }}
 
 {{/* The metadata of an object: (dict "root" $ "name" NAME "role" ROLE "pool" POOL "labels" MAP "annotations" MAP), all but root and name optional */}}
@@ -47,9 +50,6 @@ name: {{ .name }}
 namespace: {{ .root.Release.Namespace }}
 labels:
   {{- include "troupe.labels" . | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
@@ -58,9 +58,18 @@ annotations:
 
 {{- define "troupe.image" -}}
 {{- $image := .Values.image -}}
-{{- with $image.registry }}{{ . }}/{{ end -}}
+{{- with $image.registry | default (.Values.global).imageRegistry }}{{ . }}/{{ end -}}
 {{- $image.repository -}}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{/* Those of the chart, and those of all charts beside it, which may be names alone. */}}
+{{- define "troupe.pullSecrets" -}}
+{{- $secrets := .Values.imagePullSecrets -}}
+{{- range (.Values.global).imagePullSecrets -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- toYaml $secrets -}}
 {{- end }}
 
 {{- define "troupe.serviceAccountName" -}}
@@ -84,31 +93,24 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{- define "troupe.modelClaimName" -}}
-{{- $volume := .Values.model.volume -}}
-{{- if eq $volume.type "existingClaim" -}}
-{{- required "model.volume.existingClaim.name: name the claim" $volume.existingClaim.name -}}
-{{- else -}}
-{{- printf "%s-model" (include "troupe.fullname" .) -}}
-{{- end -}}
-{{- end }}
-
 {{- define "troupe.stateClaimName" -}}
 {{- .Values.scheduler.persistence.existingClaim | default (printf "%s-scheduler-state" (include "troupe.fullname" .)) -}}
 {{- end }}
 
-{{/* How other roles reach the scheduler: by the name of its pod, whose address the headless Service tells before it is ready. */}}
+{{/* How other roles reach the scheduler: by the name of the Service, or, of two, by the names of their pods. */}}
 {{- define "troupe.schedulerAddresses" -}}
 {{- $name := include "troupe.workloadName" (dict "root" . "role" "scheduler") -}}
-{{- $addresses := list -}}
-{{- range $ordinal := until (include "troupe.schedulers" . | int) -}}
-{{- $addresses = append $addresses (printf "%s-%d.%s:%d" $name $ordinal $name ($.Values.network.port | int)) -}}
+{{- $port := .Values.network.port | int -}}
+{{- if .Values.scheduler.standby.enabled -}}
+{{- printf "%s-0.%s:%d,%s-1.%s:%d" $name $name $port $name $name $port -}}
+{{- else -}}
+{{- printf "%s:%d" $name $port -}}
 {{- end -}}
-{{- join "," $addresses -}}
 {{- end }}
 
-{{- define "troupe.schedulers" -}}
-{{- ternary 2 1 .Values.scheduler.standby.enabled -}}
+{{/* Two schedulers are a StatefulSet, everything else is a Deployment. */}}
+{{- define "troupe.isStateful" -}}
+{{- if and (eq .role "scheduler") .root.Values.scheduler.standby.enabled }}yes{{ end -}}
 {{- end }}
 
 {{/* What holds for a workload: pods, then its role, then its pool. (dict "root" $ "role" ROLE "pool" MAP) gives JSON. */}}

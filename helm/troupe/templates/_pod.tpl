@@ -8,6 +8,14 @@
 {{- if and (has .role (list "attention" "expert")) (ne .root.Values.weightsCache.type "none") }}yes{{ end -}}
 {{- end }}
 
+{{/* Seconds that a pod has to end: what its process may take by its flags, and a margin. A process ends 10 s behind its
+     draining in any case; a scheduler drains nothing, and ends within 20 s. */}}
+{{- define "troupe.gracePeriod" -}}
+{{- $spec := .spec -}}
+{{- $drain := ternary 30 (add ($spec.config.lameDuck | default 0 | int) ($spec.config.drainTimeout | int)) (eq .role "scheduler") -}}
+{{- $spec.terminationGracePeriodSeconds | default (add ($spec.preStopSeconds | int) $drain 15) | int -}}
+{{- end }}
+
 {{- define "troupe.podTemplate" -}}
 {{- $root := .root -}}
 {{- $spec := .spec -}}
@@ -15,16 +23,10 @@
 metadata:
   labels:
     {{- /* Nothing that changes with the chart alone: it would replace every pod. */}}
-    {{- include "troupe.selectorLabels" . | nindent 4 }}
-    {{- with merge (dict) $spec.podLabels $values.commonLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- toYaml (merge (include "troupe.selectorLabels" . | fromYaml) $spec.podLabels $values.commonLabels) | nindent 4 }}
   {{- $annotations := dict -}}
   {{- if and (eq .role "gateway") $spec.chatTemplate }}
   {{- $_ := set $annotations "checksum/chat-template" ($spec.chatTemplate | sha256sum) }}
-  {{- end }}
-  {{- if and (eq .role "gateway") $values.apiKeys.keys (not $values.apiKeys.existingSecret) }}
-  {{- $_ := set $annotations "checksum/api-keys" ($values.apiKeys.keys | toJson | sha256sum) }}
   {{- end }}
   {{- with merge $annotations $spec.podAnnotations $values.commonAnnotations }}
   annotations:
@@ -35,8 +37,8 @@ spec:
   automountServiceAccountToken: false
   # Variables of Services would be named like flags.
   enableServiceLinks: false
-  terminationGracePeriodSeconds: {{ $spec.terminationGracePeriodSeconds | int }}
-  {{- with $values.imagePullSecrets }}
+  terminationGracePeriodSeconds: {{ include "troupe.gracePeriod" . }}
+  {{- with include "troupe.pullSecrets" $root | fromYamlArray }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -49,11 +51,21 @@ spec:
   {{- with $spec.schedulerName }}
   schedulerName: {{ . }}
   {{- end }}
+  {{- if $spec.hostNetwork }}
+  hostNetwork: true
+  {{- end }}
+  {{- with $spec.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" $spec.hostNetwork) }}
+  dnsPolicy: {{ . }}
+  {{- end }}
+  {{- with $spec.dnsConfig }}
+  dnsConfig:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   {{- with $spec.nodeSelector }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with $spec.tolerations }}
+  {{- with include "troupe.tolerations" . | fromYamlArray }}
   tolerations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -70,18 +82,9 @@ spec:
   {{- end }}
   securityContext:
     {{- toYaml $spec.podSecurityContext | nindent 4 }}
-  {{- $filled := and (include "troupe.readsModel" .) $values.model.initContainer }}
-  {{- if or $filled $spec.initContainers }}
+  {{- with include "troupe.initContainers" . | fromYamlArray }}
   initContainers:
-    {{- if $filled }}
-    {{- $mount := dict "name" "model" "mountPath" $values.model.mountPath }}
-    {{- $mounts := append (($values.model.initContainer).volumeMounts | default list) $mount }}
-    {{- $defaults := dict "name" "model" "securityContext" $spec.securityContext }}
-    - {{- merge (dict "volumeMounts" $mounts) (deepCopy $values.model.initContainer) $defaults | toYaml | nindent 6 }}
-    {{- end }}
-    {{- with $spec.initContainers }}
     {{- toYaml . | nindent 4 }}
-    {{- end }}
   {{- end }}
   containers:
     - name: {{ .role }}
@@ -98,6 +101,17 @@ spec:
           valueFrom: {fieldRef: {fieldPath: metadata.name}}
         - name: POD_IP
           valueFrom: {fieldRef: {fieldPath: status.podIP}}
+        {{- if eq .role "scheduler" }}
+        {{- /* Read at a start; as a flag it would replace the scheduler's pod whenever a pool is resized. */}}
+        - name: TROUPE_EXPERT_WORKERS
+          valueFrom: {configMapKeyRef: {name: {{ include "troupe.workloadName" . }}, key: expert-workers}}
+        {{- end }}
+        {{- if eq .role "expert" }}
+        {{- with $spec.topologyField }}
+        - name: TOPOLOGY
+          valueFrom: {fieldRef: {fieldPath: {{ . | quote }}}}
+        {{- end }}
+        {{- end }}
         {{- with $spec.env }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -121,11 +135,15 @@ spec:
         {{- /* A standby is not ready until it takes over, and must not hold up the replacement of the other one. */}}
         httpGet: {path: {{ ternary "/health" "/ready" (eq .role "scheduler") }}, port: metrics}
         {{- toYaml $spec.readinessProbe | nindent 8 }}
-      {{- if gt (int $spec.preStopSeconds) 0 }}
-      lifecycle:
-        preStop:
-          exec: {command: [sleep, {{ $spec.preStopSeconds | int | quote }}]}
+      {{- $lifecycle := deepCopy $spec.lifecycle }}
+      {{- if and (gt (int $spec.preStopSeconds) 0) (not $lifecycle.preStop) }}
+      {{- $_ := set $lifecycle "preStop" (dict "exec" (dict "command" (list "sleep" (toString (int $spec.preStopSeconds))))) }}
       {{- end }}
+      {{- with $lifecycle }}
+      lifecycle:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      terminationMessagePolicy: FallbackToLogsOnError
       {{- with $spec.resources }}
       resources:
         {{- toYaml . | nindent 8 }}
@@ -134,18 +152,38 @@ spec:
         {{- toYaml $spec.securityContext | nindent 8 }}
       volumeMounts:
         {{- include "troupe.mounts" . | nindent 8 }}
-    {{- with $spec.extraContainers }}
-    {{- toYaml . | nindent 4 }}
+    {{- range $spec.extraContainers }}
+    - {{- merge (deepCopy .) (hasKey . "securityContext" | ternary dict (dict "securityContext" $spec.securityContext)) | toYaml | nindent 6 }}
     {{- end }}
   volumes:
     {{- include "troupe.volumes" . | nindent 4 }}
 {{- end }}
 
+{{/* The role's own, and for how long a pod stays on a node that is lost where they do not say it. */}}
+{{- define "troupe.tolerations" -}}
+{{- $tolerations := .spec.tolerations -}}
+{{- if not (kindIs "invalid" .spec.lostNodeSeconds) -}}
+{{- range $taint := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" -}}
+{{- $told := false -}}
+{{- range $.spec.tolerations -}}{{- if has (get . "key") (list $taint "") -}}{{- $told = true -}}{{- end -}}{{- end -}}
+{{- if not $told -}}
+{{- $seconds := int $.spec.lostNodeSeconds -}}
+{{- $tolerations = append $tolerations (dict "key" $taint "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" $seconds) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $tolerations -}}
+{{- end }}
+
 {{- define "troupe.affinity" -}}
 {{- $affinity := deepCopy .spec.affinity -}}
+{{- /* By revision, so that a rollout finds room where every node has a pod. */ -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "troupe.selectorLabels" . | fromYaml)) -}}
 {{- if not (hasKey $affinity "podAntiAffinity") -}}
 {{- if eq .spec.antiAffinity "hard" -}}
+{{- if semverCompare ">=1.31-0" .root.Capabilities.KubeVersion.Version -}}
+{{- $_ := set $term "matchLabelKeys" (list (ternary "controller-revision-hash" "pod-template-hash" (include "troupe.isStateful" . | eq "yes"))) -}}
+{{- end -}}
 {{- $_ := set $affinity "podAntiAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term)) -}}
 {{- else if eq .spec.antiAffinity "soft" -}}
 {{- $weighted := dict "weight" 100 "podAffinityTerm" $term -}}
@@ -161,15 +199,8 @@ spec:
 {{- if eq .role "scheduler" }}
 - {name: state, mountPath: /var/lib/troupe}
 {{- end }}
-{{- if and (include "troupe.readsModel" .) (ne $values.model.volume.type "none") }}
-- name: model
-  mountPath: {{ $values.model.mountPath }}
-  {{- if eq $values.model.volume.type "existingClaim" }}
-  {{- with $values.model.volume.existingClaim.subPath }}
-  subPath: {{ . | quote }}
-  {{- end }}
-  {{- end }}
-  readOnly: true
+{{- if and (include "troupe.readsModel" .) (include "troupe.source" .root | fromJson).volume }}
+- {name: model, mountPath: {{ $values.model.mountPath }}, readOnly: true}
 {{- end }}
 {{- if include "troupe.cachesWeights" . }}
 - {name: weights-cache, mountPath: {{ $values.weightsCache.mountPath }}}
@@ -186,6 +217,10 @@ spec:
 {{- if eq .role "gateway" }}
 {{- if include "troupe.apiKeysName" .root }}
 - {name: api-keys, mountPath: /etc/troupe/api-keys, readOnly: true}
+- {name: key-limits, mountPath: /etc/troupe/key-limits, readOnly: true}
+{{- end }}
+{{- if $values.operatorKeys.existingSecret }}
+- {name: operator-keys, mountPath: /etc/troupe/operator-keys, readOnly: true}
 {{- end }}
 {{- if .spec.tls.existingSecret }}
 - {name: tls, mountPath: /etc/troupe/tls, readOnly: true}
@@ -201,7 +236,6 @@ spec:
 
 {{- define "troupe.volumes" -}}
 {{- $values := .root.Values -}}
-{{- $model := $values.model.volume -}}
 {{- $cache := $values.weightsCache -}}
 - name: cluster-secret
   secret:
@@ -225,28 +259,25 @@ spec:
     claimName: {{ required "tracing.existingClaim.name: name the claim" $values.tracing.existingClaim.name }}
   {{- end }}
 {{- end }}
-{{- if include "troupe.readsModel" . }}
-{{- if has $model.type (list "pvc" "existingClaim") }}
-- name: model
-  persistentVolumeClaim:
-    claimName: {{ include "troupe.modelClaimName" .root }}
-{{- else if eq $model.type "image" }}
-- name: model
-  image:
-    reference: {{ required "model.volume.image.reference: name the image" $model.image.reference | quote }}
-    pullPolicy: {{ $model.image.pullPolicy }}
-{{- else if eq $model.type "hostPath" }}
-- name: model
-  hostPath: {path: {{ required "model.volume.hostPath.path: name the folder" $model.hostPath.path | quote }}, type: Directory}
-{{- else if eq $model.type "emptyDir" }}
-- name: model
-  emptyDir: { {{- with $model.emptyDir.sizeLimit }}sizeLimit: {{ . }}{{ end -}} }
+{{- if and (include "troupe.readsModel" .) (include "troupe.source" .root | fromJson).volume }}
+{{ include "troupe.modelVolume" . }}
 {{- end }}
+{{- if and (include "troupe.readsModel" .) (hasPrefix "hf://" $values.model.source) }}
+{{- include "troupe.hubTokenVolume" .root }}
 {{- end }}
 {{- if include "troupe.cachesWeights" . }}
 - name: weights-cache
   {{- if eq $cache.type "emptyDir" }}
   emptyDir: { {{- with $cache.emptyDir.sizeLimit }}sizeLimit: {{ . }}{{ end -}} }
+  {{- else if eq $cache.type "ephemeral" }}
+  ephemeral:
+    volumeClaimTemplate:
+      spec:
+        accessModes: [ReadWriteOnce]
+        {{- with $cache.ephemeral.storageClass | default ($values.global).storageClass }}
+        storageClassName: {{ . }}
+        {{- end }}
+        resources: {requests: {storage: {{ $cache.ephemeral.size }}}}
   {{- else if eq $cache.type "hostPath" }}
   hostPath: {path: {{ required "weightsCache.hostPath.path: name the folder" $cache.hostPath.path | quote }}, type: DirectoryOrCreate}
   {{- else }}
@@ -260,6 +291,15 @@ spec:
   secret:
     secretName: {{ . }}
     items: [{key: {{ $values.apiKeys.key }}, path: keys}]
+    defaultMode: 0440
+- name: key-limits
+  configMap: {name: {{ include "troupe.fullname" $.root }}-key-limits}
+{{- end }}
+{{- with $values.operatorKeys.existingSecret }}
+- name: operator-keys
+  secret:
+    secretName: {{ . }}
+    items: [{key: {{ $values.operatorKeys.key }}, path: keys}]
     defaultMode: 0440
 {{- end }}
 {{- with .spec.tls.existingSecret }}

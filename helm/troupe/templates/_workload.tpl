@@ -8,11 +8,18 @@ metadata:
 spec:
   {{- if not .spec.autoscaling.enabled }}
   replicas: {{ .spec.replicas | int }}
+  {{- else }}
+  {{- /* The number that there is: a member that vanishes from a manifest would be reset to 1. */}}
+  {{- with lookup "apps/v1" "Deployment" .root.Release.Namespace $name }}
+  replicas: {{ .spec.replicas | int }}
+  {{- end }}
   {{- end }}
   minReadySeconds: {{ .spec.minReadySeconds | int }}
+  progressDeadlineSeconds: {{ .spec.progressDeadlineSeconds | int }}
   revisionHistoryLimit: {{ .spec.revisionHistoryLimit | int }}
   strategy:
-    {{- toYaml .spec.strategy | nindent 4 }}
+    {{- /* Recreate has no rollingUpdate, which the values of pods would bring along. */}}
+    {{- ternary (omit .spec.strategy "rollingUpdate") .spec.strategy (eq .spec.strategy.type "Recreate") | toYaml | nindent 4 }}
   selector:
     matchLabels:
       {{- include "troupe.selectorLabels" . | nindent 6 }}
@@ -20,8 +27,9 @@ spec:
     {{- include "troupe.podTemplate" . | nindent 4 }}
 {{- end }}
 
+{{/* Not of a lone scheduler: a budget for one pod is without effect, or stops every drain of its node. */}}
 {{- define "troupe.pdb" -}}
-{{- if .spec.pdb.enabled }}
+{{- if and .spec.pdb.enabled (or (ne .role "scheduler") (include "troupe.isStateful" .)) }}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -32,6 +40,9 @@ spec:
   minAvailable: {{ .spec.pdb.minAvailable }}
   {{- else }}
   maxUnavailable: {{ .spec.pdb.maxUnavailable }}
+  {{- end }}
+  {{- with .spec.pdb.unhealthyPodEvictionPolicy }}
+  unhealthyPodEvictionPolicy: {{ . }}
   {{- end }}
   selector:
     matchLabels:
@@ -55,7 +66,12 @@ spec:
   maxReplicas: {{ .spec.autoscaling.maxReplicas | int }}
   metrics:
     {{- toYaml .metrics | nindent 4 }}
-  {{- with .spec.autoscaling.behavior }}
+  {{- $behavior := .spec.autoscaling.behavior }}
+  {{- if and (eq .role "expert") (semverCompare ">=1.35-0" .root.Capabilities.KubeVersion.Version) }}
+  {{- /* An absolute number leaves nothing to tolerate; within a tolerance surge pods would be taken for wanted ones. */}}
+  {{- $behavior = merge (deepCopy $behavior) (dict "scaleUp" (dict "tolerance" "0") "scaleDown" (dict "tolerance" "0")) }}
+  {{- end }}
+  {{- with $behavior }}
   behavior:
     {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -1,8 +1,9 @@
-// The chunks of keys that a row block sees, which rows of a tile of 16 see which keys, and whether a chunk's
-// values are finite. Included by the attention of tiles and of columns only.
+// The chunks of keys that a row block sees, the visible keys of each row of a tile of 16, and whether a
+// chunk's values are finite. Included only by the attention of tiles and of columns.
 #pragma once
 
 #include "kernels/cpu/attention/kv_int8.hpp"
+#include "kernels/cpu/attention/latent_values.hpp"
 #include "kernels/cpu/attention/state.hpp"
 #include "kernels/cpu/gemm/row_tiles.hpp"
 #include "kernels/cpu/tables/kernel_table.hpp"
@@ -13,7 +14,7 @@ TROUPE_INLINE std::size_t lowest_bit(std::uint32_t bits) {
   return static_cast<std::size_t>(__builtin_ctz(bits));
 }
 
-/// Notes values that are not finite.
+/// Records values that are not finite.
 class special_values {
  public:
   inline __attribute__((always_inline)) void look_at(__m512i values) {
@@ -27,11 +28,11 @@ class special_values {
   __mmask32 found_ = 0;
 };
 
-/// The keys of a chunk that each row of a tile sees: bit k for key k.
+/// The visible keys of a chunk for each row of a tile: bit k for key k.
 struct tile_mask {
   std::uint32_t keys[tile_rows];
-  __mmask16 rows;    // those that see any
-  __mmask16 partial; // those that see some but not all
+  __mmask16 rows;    // rows that see any key
+  __mmask16 partial; // rows that see some keys but not all
 };
 
 /// @param begin  the chunk's first key
@@ -40,7 +41,7 @@ static tile_mask mask_of(const attention_block& block, std::size_t first_row, st
   tile_mask mask{};
   const std::size_t first_token = first_row / block.group;
   const std::size_t last_token = (first_row + rows - 1) / block.group;
-  bool all = true; // rows see the whole chunk, as most do
+  bool all = true; // the common case: rows see the whole chunk
   for (std::size_t t = first_token; t <= last_token; ++t)
     all = all && block.first_key[t] <= begin && block.end_key[t] >= begin + chunk_keys;
   if (all) {
@@ -64,7 +65,7 @@ static tile_mask mask_of(const attention_block& block, std::size_t first_row, st
   return mask;
 }
 
-/// What scores of a chunk's keys and, with an int8 cache, probabilities are multiplied with.
+/// Factors of a chunk's scores and, with an int8 cache, of its probabilities.
 struct chunk_scales {
   alignas(64) float score[chunk_keys];
   alignas(64) float value[chunk_keys];
@@ -84,13 +85,14 @@ struct chunk_scales {
   }
 };
 
-/// Calls `function(begin, keys, values)` for every chunk that some token of the block sees, in order: its
-/// first key, and two tiles of keys and of values each.
+/// Calls `function(begin, keys, values)`, in order, for every chunk that a token of the block sees, with its
+/// first key and two tiles each of keys and values.
 template <class Function>
 TROUPE_INLINE void for_each_chunk(const attention_block& block, const Function& function) {
   const seen_keys seen(block);
   for (std::size_t begin = seen.begin; begin < seen.end; begin += chunk_keys) {
-    const chunk_tiles tiles(block, begin);
+    chunk_tiles tiles(block, begin);
+    make_latent_values(block, tiles);
     function(begin, tiles.keys, tiles.values);
   }
 }

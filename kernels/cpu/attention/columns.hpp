@@ -1,14 +1,15 @@
-// Attention of a block of many rows in columns: the order of operations of attention.hpp, so the same bits as
-// attention/rows_fma.hpp. Included by the kernels of AMX and of dot products only, which bring the products.
+// Attention of a block of many rows in columns. The order of operations is that of attention.hpp, so the bits
+// equal those of attention/rows_fma.hpp. Included only by the kernels of AMX and of dot products, which
+// supply the products.
 //
-// Everything is transposed: scores are K · Qᵀ and outputs Vᵀ · Pᵀ, so that a vector holds one key's (one
-// dimension's) numbers of 16 rows, and maxima, sums, exp and rescaling need no step across lanes. The trees
-// of maximum and sum are those of one row's 16 lanes, whose lanes are vectors here. Keys and values are
-// brought into order once per block and chunk, which does not pay for a few.
+// Everything is transposed: scores are K · Qᵀ and outputs Vᵀ · Pᵀ. A vector holds the numbers of 16 rows for
+// one key (or dimension), so maxima, sums, exp and rescaling need no step across lanes. The trees of maximum
+// and sum are those of one row's 16 lanes; here these lanes are vectors. Keys and values are reordered once
+// per block and chunk, which does not pay for few rows.
 //
-// Keys that a row does not see have probability 0 and are multiplied all the same. That changes no bit as
-// long as their values are finite: a sum that starts from +0 can only turn from −0 into +0 by it, and the
-// last addition to +0 makes either of them +0.
+// Keys that a row does not see have probability 0 and are multiplied all the same. With finite values that
+// changes no bit: a sum that starts from +0 can only turn from −0 into +0, and the last addition to +0 makes
+// either of them +0.
 #pragma once
 
 #include "kernels/cpu/attention/chunks.hpp"
@@ -16,7 +17,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// Columns of 16 × 16 numbers of 32 bits become rows. `row(i)`: where row i lies.
+/// Transposes 16 × 16 numbers of 32 bits. `row(i)`: address of row i.
 template <class Row>
 TROUPE_INLINE void transpose_16(const Row& row, std::byte* out, std::size_t out_stride) {
 #pragma GCC unroll 4
@@ -46,16 +47,18 @@ TROUPE_INLINE void transpose_16(const Row& row, std::byte* out, std::size_t out_
   }
 }
 
-/// Where a row block's working memory lies. Rows are padded to whole tiles.
+constexpr std::size_t most_value_dims = 512; // kv_cache.hpp
+
+/// The working memory of a row block. Rows are padded to whole tiles.
 struct column_attention {
   std::size_t key_dim;
   std::size_t value_dim;
   std::byte* query;         // [row tiles][key_dim / 32][16 pairs of dimensions][16 rows][2]
-  std::byte* keys;          // a chunk's: [2][key_dim / 32], 1 KiB each, as the products want them
-  std::byte* values;        // a chunk's: [value_dim / 16], likewise
+  std::byte* keys;          // of a chunk: [2][key_dim / 32], 1 KiB each, as operands of the products
+  std::byte* values;        // of a chunk: [value_dim / 16], as operands of the products
   float* score;             // of two tiles of rows: [2][32 keys][16 rows]
   std::byte* probabilities; // [2][16 pairs of keys][16 rows][2]
-  float* fresh;             // what a chunk adds: [2][value_dim][16 rows]
+  float* fresh;             // a chunk's contribution: [2][value_dim][16 rows]; last, 16 rows of output
   float* sum;               // [row tiles][value_dim][16 rows], the unnormalised output
   float* largest;           // [rows]
   float* weight;            // [rows]: l
@@ -66,7 +69,7 @@ static column_attention begin_column_attention(const attention_block& block) {
   const std::size_t padded = (rows + tile_rows - 1) / tile_rows * tile_rows;
   column_attention s{};
   s.key_dim = (block.head_dim + block_k - 1) / block_k * block_k;
-  s.value_dim = (block.head_dim + 15) / 16 * 16;
+  s.value_dim = (block.value_dim + 15) / 16 * 16;
   std::byte* at = block.scratch;
   const auto take = [&](std::size_t num_bytes) {
     std::byte* begin = at;
@@ -106,7 +109,7 @@ static column_attention begin_column_attention(const attention_block& block) {
   return s;
 }
 
-/// Which rows of a tile see key k of a chunk.
+/// Rows of a tile that see key k of a chunk.
 struct column_mask {
   __m512i first;
   __m512i end;
@@ -128,7 +131,7 @@ struct column_mask {
   }
 };
 
-/// Two vectors as BF16 pairs, of what arithmetic made (`rounded_words`).
+/// Stores two vectors as BF16 pairs, for results of arithmetic (`rounded_words`).
 TROUPE_INLINE void store_rounded_pairs(std::byte* p, vf even, vf odd) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
                                          22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -141,9 +144,9 @@ TROUPE_INLINE vf exp_of_negative(vf x) {
   return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, set1(-86.6F), _CMP_NLT_UQ), e.p, e.n);
 }
 
-/// Scores to probabilities, as pairs of keys, and the running maximum and sum of 16 rows.
+/// Turns scores into probabilities, as pairs of keys, and updates maximum and sum of 16 rows.
 /// @param scaled  scaled(k): the scaled scores of key k, −infinity in rows that do not see it
-/// @param stored  stored(k, p): what is stored for probabilities p of key k
+/// @param stored  stored(k, p): the value to store for probabilities p of key k
 /// @returns exp(m − m')
 template <class Scaled, class Stored>
 TROUPE_INLINE vf softmax_columns(const column_attention& s, std::size_t row, __mmask16 rows,
@@ -181,7 +184,8 @@ TROUPE_INLINE vf softmax_columns(const column_attention& s, std::size_t row, __m
   return rescale;
 }
 
-/// Scaled scores and probabilities of a tile of rows that see a chunk. @returns exp(m − m')
+/// Scaled scores and probabilities of a tile of rows that see a chunk.
+/// @returns exp(m − m')
 static vf softmax_of_tile(const column_attention& s, std::size_t row, const tile_mask& mask,
                           const chunk_scales& scales) {
   const std::size_t tile = row / tile_rows % 2;
@@ -203,17 +207,18 @@ static vf softmax_of_tile(const column_attention& s, std::size_t row, const tile
   if (!scales.has_values)
     return softmax_columns(s, row, mask.rows, probabilities, scores, as_it_is);
   return softmax_columns(s, row, mask.rows, probabilities, scores, [&](std::size_t k, vf p) {
-    return _mm512_maskz_mul_ps(seen.rows(k), p, set1(scales.value[k])); // it may be NaN where nobody sees it
+    // The scale may be NaN if no row sees the key.
+    return _mm512_maskz_mul_ps(seen.rows(k), p, set1(scales.value[k]));
   });
 }
 
-/// One row that sees some keys of a chunk whose values are not all finite: keys that it does not see must not
-/// be multiplied.
+/// One row that sees only some keys of a chunk with values that are not finite: invisible keys must not be
+/// multiplied.
 static void add_values_of_row(const column_attention& s, std::size_t row, vf factors, std::uint32_t keys,
                               const std::byte* const* tiles) {
   const std::size_t r = row % tile_rows;
   float* column = s.sum + row / tile_rows * s.value_dim * tile_rows + r;
-  alignas(64) float sum[256];
+  alignas(64) float sum[most_value_dims];
   alignas(64) float score[chunk_keys];
   alignas(64) float factor[tile_rows];
   store(factor, factors);
@@ -237,7 +242,7 @@ static void add_values_of_row(const column_attention& s, std::size_t row, vf fac
 
 static void finish_column_attention(const attention_block& block, const column_attention& s) {
   const std::size_t rows = block.tokens * block.group;
-  alignas(64) float out[tile_rows * 256];
+  float* out = s.fresh; // [16][value_dim]
   for (std::size_t row = 0; row < rows; row += tile_rows) {
     float* sum = s.sum + row * s.value_dim;
     const vf weight = load(s.weight + row);
@@ -250,9 +255,9 @@ static void finish_column_attention(const attention_block& block, const column_a
     for (std::size_t r = 0; r < smaller(tile_rows, rows - row); ++r) {
       const std::size_t t = (row + r) / block.group;
       const std::size_t g = (row + r) % block.group;
-      std::byte* to = block.output[t] + bytes_of(block.output_type, g * block.head_dim);
+      std::byte* to = block.output[t] + bytes_of(block.output_type, g * block.value_dim);
       with_type(to, block.output_type, [&](auto* values) {
-        for_each_16(block.head_dim, [&](std::size_t i, std::size_t n) {
+        for_each_16(block.value_dim, [&](std::size_t i, std::size_t n) {
           store_some(values + i, n, load_some(out + r * s.value_dim + i, n));
         });
       });
@@ -260,15 +265,15 @@ static void finish_column_attention(const attention_block& block, const column_a
   }
 }
 
-/// A row block with products of:
+/// Attention of a row block with one of the following classes of products:
 ///
 ///     Products(const column_attention&, const attention_block&) once per block
 ///     bool begin_chunk(type, keys, values)                    its tiles; whether all values are finite
 ///     void scores(query, tiles)                               one or two tiles of rows, [key][row], unscaled
-///     void begin_values()                                     of the tiles that `scores` had last; now it
-///                                                             may change their probabilities
+///     void begin_values()                                     of the last tiles of `scores`; may now change
+///                                                             their probabilities
 ///     void add_values(row, tile, factor, rows)                sum = fma(sum, factor, 0 + (even + odd)) for
-///                                                             `rows` of the first or second tile of them
+///                                                             `rows` of the first or second of these tiles
 template <class Products>
 static void column_attention_block(const attention_block& block) {
   const column_attention s = begin_column_attention(block);

@@ -1,4 +1,4 @@
-// Products of attention in columns on AMX tiles. Included by amx_kernels.cpp only.
+// Products on AMX tiles for attention in columns. Included only by amx_kernels.cpp.
 #pragma once
 
 #include "kernels/cpu/attention/columns.hpp"
@@ -6,10 +6,11 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// A chunk's keys and values, transposed. @returns whether all values are finite
+/// Transposes a chunk's keys and values.
+/// @returns whether all values are finite
 static bool transpose_chunk(const column_attention& s, dtype type, const std::byte* const* keys,
                             const std::byte* const* values) {
-  paired_chunk paired; // of integers
+  paired_chunk paired; // for integers
   if (type == dtype::int8) {
     paired.pair(keys, values, s.key_dim, s.value_dim);
     keys = paired.keys;
@@ -28,8 +29,8 @@ static bool transpose_chunk(const column_attention& s, dtype type, const std::by
   return !special.found();
 }
 
-/// Scores of two tiles of rows, [key][row], unscaled. In four tile registers, as all products of many rows
-/// (gemm/tiles_amx.hpp); sums leave theirs when the next ones need them.
+/// Scores of two tiles of rows, [key][row], unscaled. In four tile registers, like all products of many rows
+/// (gemm/tiles_amx.hpp); sums stay in registers until the next ones need these.
 TROUPE_INLINE void score_columns(const column_attention& s, const std::byte* query, std::size_t query_tile) {
   const std::size_t keys_tile = s.key_dim / block_k * tile_bytes;
   float* second = s.score + chunk_keys * tile_rows;
@@ -62,7 +63,7 @@ TROUPE_INLINE void score_columns(const column_attention& s, const std::byte* que
   finish_stores();
 }
 
-/// What a chunk adds to two tiles of rows: even + odd.
+/// A chunk's contribution to two tiles of rows: even + odd.
 TROUPE_INLINE void multiply_values(const column_attention& s) {
   float* second = s.fresh + s.value_dim * tile_rows;
   finish_stores();

@@ -1,4 +1,4 @@
-// Products of attention in columns on dot products of BF16. Included by avx512_bf16_kernels.cpp only.
+// Products on dot products of BF16 for attention in columns. Included only by avx512_bf16_kernels.cpp.
 #pragma once
 
 #include "kernels/cpu/attention/columns.hpp"
@@ -6,8 +6,8 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// See `column_attention_block`. Queries and probabilities of 16 rows are weights here, in order; keys and
-/// dimensions of values are the rows that meet them.
+/// See `column_attention_block`. Queries and probabilities of 16 rows act as ordered weights; keys and
+/// dimensions of values act as rows.
 class dot_columns {
  public:
   dot_columns(const column_attention& s, const attention_block& block) : s_(s), blocks_(s.key_dim / block_k) {
@@ -76,7 +76,7 @@ class dot_columns {
  private:
   static constexpr std::size_t columns = 8;
 
-  /// Four rows of integers as vector `i` of either half of a block in order.
+  /// Stores four rows of integers as vector `i` of either half of an ordered block.
   TROUPE_INLINE void store_int8_dots(const std::byte* rows, std::size_t stride, std::byte* block,
                                      std::size_t i) {
     vi even;

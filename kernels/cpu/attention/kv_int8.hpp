@@ -1,6 +1,6 @@
-// Keys and values of an int8 cache (kv_cache.hpp): integers, which BF16 holds exactly, so that they are
-// multiplied as BF16 is, and scales, which go to scores and probabilities. Included by the attention of each
-// instruction set only.
+// Keys and values of an int8 cache (kv_cache.hpp). BF16 holds the integers exactly, so they are multiplied as
+// BF16; the scales are applied to scores and probabilities. Included only by the attention of each
+// instruction set.
 #pragma once
 
 #include "kernels/cpu/attention/state.hpp"
@@ -9,12 +9,12 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// The scales of a tile's 16 tokens, which lie behind its integers.
+/// The scales of a tile's 16 tokens, which follow its integers.
 TROUPE_INLINE const float* scales_of_tile(const std::byte* tile, std::size_t dims) {
   return reinterpret_cast<const float*>(tile + dims * tile_tokens);
 }
 
-/// What scores of a chunk are multiplied with: the block's scale, with an int8 cache times that of each key.
+/// The factor of a chunk's scores: the block's scale, with an int8 cache times the scale of each key.
 struct score_scales {
   v16 low;
   v16 high;
@@ -29,8 +29,8 @@ struct score_scales {
   }
 };
 
-/// Rows of integers as rows of BF16 pairs, as a BF16 cache has them: of keys 16 tokens of `rows` dimensions,
-/// of values all dimensions of `rows` tokens.
+/// Converts rows of integers to rows of BF16 pairs, the layout of a BF16 cache: for keys, 16 tokens of `rows`
+/// dimensions; for values, all dimensions of `rows` tokens.
 /// @param out  [rows / 2][columns][2]
 static void pair_int8_rows(const std::byte* integers, std::size_t rows, std::size_t columns, std::byte* out) {
   for (std::size_t r = 0; r < rows; r += 2, integers += 2 * columns)
@@ -38,7 +38,7 @@ static void pair_int8_rows(const std::byte* integers, std::size_t rows, std::siz
       store_pairs(out, load_int8(integers + i), load_int8(integers + columns + i));
 }
 
-/// A chunk of an int8 cache as a BF16 cache has it.
+/// A chunk of an int8 cache in the layout of a BF16 cache.
 struct paired_chunk {
   static constexpr std::size_t most_dims = 256;
 

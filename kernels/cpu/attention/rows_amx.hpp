@@ -1,5 +1,5 @@
-// Attention of one row block on AMX tiles: the order of operations of attention.hpp, so the same bits as
-// attention/rows_fma.hpp. Included by amx_kernels.cpp only.
+// Attention of one row block on AMX tiles. The order of operations is that of attention.hpp, so the bits
+// equal those of attention/rows_fma.hpp. Included only by amx_kernels.cpp.
 //
 // 16 rows at a time: scores of a chunk of 32 keys are two tiles, the probabilities one, and even + odd over
 // 32 keys is one TDPBF16PS per 16 dimensions.
@@ -11,13 +11,13 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// Where a row block's working memory lies. Rows are padded to whole tiles.
+/// The working memory of a row block. Rows are padded to whole tiles.
 struct tile_attention {
   attention_state state;   // `query` unused; `sum` and `score` as there
   std::byte* query;        // tiles: [row tiles][key_dim / 32][16][32]
   bfloat16* probabilities; // tiles: [row tiles][16][32]
-  std::byte* values;       // a chunk's: [16 pairs of keys][value_dim][2], bf16
-  float* fresh;            // [16][value_dim]: what a chunk adds
+  std::byte* values;       // of a chunk: [16 pairs of keys][value_dim][2], bf16
+  float* fresh;            // [16][value_dim]: a chunk's contribution
 };
 
 static tile_attention begin_tile_attention(const attention_block& block) {
@@ -25,7 +25,7 @@ static tile_attention begin_tile_attention(const attention_block& block) {
   const std::size_t padded = (rows + tile_rows - 1) / tile_rows * tile_rows;
   tile_attention s{};
   s.state.key_dim = (block.head_dim + block_k - 1) / block_k * block_k;
-  s.state.value_dim = (block.head_dim + 15) / 16 * 16;
+  s.state.value_dim = (block.value_dim + 15) / 16 * 16;
   std::byte* at = block.scratch;
   const auto take = [&](std::size_t num_bytes) {
     std::byte* begin = at;
@@ -55,7 +55,8 @@ static tile_attention begin_tile_attention(const attention_block& block) {
   return s;
 }
 
-/// A chunk's values as one operand. @returns whether all are finite
+/// Gathers a chunk's values as one operand.
+/// @returns whether all are finite
 static bool gather_values(const tile_attention& s, const std::byte* const* tiles) {
   const std::size_t half = tile_tokens * s.state.value_dim * sizeof(bfloat16);
   special_values special;
@@ -86,8 +87,7 @@ static void score_tile(const tile_attention& s, std::size_t row_tile, const std:
   _tile_stored(1, score + tile_tokens, chunk_keys * sizeof(float));
 }
 
-/// Softmax as in attention/rows_fma.hpp for the rows of a tile: what is done there for each row is done once
-/// for 16.
+/// Softmax as in attention/rows_fma.hpp, for the 16 rows of a tile at once.
 static void softmax_tile(const tile_attention& s, std::size_t row_tile, const tile_mask& mask,
                          const chunk_scales& scales) {
   const std::size_t row = row_tile * tile_rows;
@@ -120,7 +120,7 @@ static void softmax_tile(const tile_attention& s, std::size_t row_tile, const ti
     vf low = exp(sub(load(x), row_top));
     vf high = exp(sub(load(x + 16), row_top));
     sums[r] = sum_of(v16{{add(low, high)}});
-    if (scales.has_values) { // which may be NaN where the row does not see them
+    if (scales.has_values) { // may be NaN if the row does not see them
       low = _mm512_maskz_mul_ps(static_cast<__mmask16>(mask.keys[r]), low, load(scales.value));
       high = _mm512_maskz_mul_ps(static_cast<__mmask16>(mask.keys[r] >> 16), high,
                                  load(scales.value + tile_tokens));
@@ -136,9 +136,9 @@ static void softmax_tile(const tile_attention& s, std::size_t row_tile, const ti
 
 /// sum = fma(sum, factor, even + odd) for the rows of a tile that see any key.
 ///
-/// Keys that a row does not see have probability 0 here and are multiplied all the same. That changes no bit
-/// as long as their values are finite: a sum that starts from +0 can only turn from −0 into +0 by it, and
-/// the last addition to C = +0 makes either of them +0.
+/// Keys that a row does not see have probability 0 and are multiplied all the same. With finite values that
+/// changes no bit: a sum that starts from +0 can only turn from −0 into +0, and the last addition to C = +0
+/// makes either of them +0.
 static void add_values(const tile_attention& s, std::size_t row_tile, const tile_mask& mask,
                        const std::byte* const* tiles, bool finite) {
   const std::size_t row = row_tile * tile_rows;
@@ -176,7 +176,7 @@ static void tile_attention_block(const attention_block& block) {
   const tile_attention s = begin_tile_attention(block);
   const std::size_t rows = block.tokens * block.group;
   const bool is_int8 = block.cache_type == dtype::int8;
-  paired_chunk paired; // of integers
+  paired_chunk paired; // for integers
   const tile_session session(tile_rows);
   for_each_chunk(block, [&](std::size_t begin, const std::byte* const* keys, const std::byte* const* values) {
     const chunk_scales scales(block, keys, values, s.state.key_dim, s.state.value_dim);

@@ -1,5 +1,5 @@
-// Attention's products on AVX2, in the order of attention.hpp. Included by attention/rows_fma.hpp only, and
-// there for AVX2 only.
+// Products of attention on AVX2, in the order of attention.hpp. Included only by attention/rows_fma.hpp, for
+// AVX2.
 #pragma once
 
 #include "kernels/cpu/attention/kv_int8.hpp"
@@ -8,9 +8,9 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-constexpr std::size_t attention_direct_rows = 6; // and fewer meet keys and values as they are
+constexpr std::size_t attention_direct_rows = 6; // up to this many rows read keys and values directly
 
-/// score += query · keys of a tile as it is.
+/// score += query · keys of a tile in its stored form.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_score_packed(const attention_state& s, const float* query, const std::byte* tile,
                                    float* score, tile_fetch& fetch) {
@@ -36,7 +36,7 @@ TROUPE_LOOP void avx2_score_int8(const attention_state& s, const float* query, c
   });
 }
 
-/// An int8 tile of keys as `expand_bf16` would have it.
+/// Converts an int8 tile of keys to the layout of `expand_bf16`.
 static void expand_int8_keys(const std::byte* tile, std::size_t dims, float* out) {
   for (std::size_t d = 0; d < dims; ++d, tile += tile_tokens) {
     float* to = widened_half(out, d / block_k, d % 2 != 0) + d % block_k / 2 * tile_tokens;
@@ -45,7 +45,8 @@ static void expand_int8_keys(const std::byte* tile, std::size_t dims, float* out
   }
 }
 
-/// score += query · keys of a tile, which is a panel of a product. Many rows find it widened.
+/// score += query · keys of a tile, which has the layout of a product's panel. For many rows it is widened
+/// first.
 static void score_tile(const attention_state& s, dtype type, const float* query, std::size_t rows,
                        const std::byte* tile, float* score, tile_fetch& fetch) {
   const std::size_t blocks = s.key_dim / block_k;
@@ -58,14 +59,20 @@ static void score_tile(const attention_state& s, dtype type, const float* query,
     });
     return;
   }
-  if (type == dtype::int8)
+  if (type == dtype::int8) {
     expand_int8_keys(tile, s.key_dim, s.keys);
-  else
-    expand_bf16(tile, blocks, s.keys);
-  bf16_expanded_avx2(query, s.key_dim, rows, s.keys, blocks, score, chunk_keys);
+    bf16_expanded_avx2(query, s.key_dim, rows, s.keys, blocks, score, chunk_keys);
+    return;
+  }
+  for (std::size_t b = 0; b < blocks; b += bf16_part_blocks) { // 16 KiB of L1
+    const std::size_t count = smaller(bf16_part_blocks, blocks - b);
+    expand_bf16(tile + b * panel_block_bytes, count, s.keys);
+    bf16_expanded_avx2(query + b * block_k, s.key_dim, rows, s.keys, count, score, chunk_keys);
+  }
 }
 
-/// The sums of even or of odd keys, `count` of them: probabilities, every other of a row, times values.
+/// Sums over the even or the odd keys, `count` of them: probabilities (every other one of a row) times
+/// values.
 template <std::size_t Rows, class Weights>
 TROUPE_INLINE void avx2_sum_values(row_pointers<Rows> rows, const Weights& weights, std::size_t count,
                                    vf (&sum)[Rows][parts]) {
@@ -84,7 +91,7 @@ TROUPE_INLINE void avx2_sum_values(row_pointers<Rows> rows, const Weights& weigh
 
 /// sum = fma(sum, factor, even + odd) for `Rows` rows that see keys [0, keys) of the chunk, and 16 columns.
 /// @param sums     of the first row
-/// @param weights  weights(odd) gives the values of even or of odd keys as `avx2_sum_values` takes them
+/// @param weights  weights(odd) returns the values of even or odd keys as `avx2_sum_values` takes them
 template <std::size_t Rows, class Weights>
 TROUPE_INLINE void avx2_add_values(const attention_state& s, std::size_t row, float* sums, std::size_t keys,
                                    const Weights& weights) {
@@ -117,7 +124,7 @@ TROUPE_LOOP void avx2_add_widened(const attention_state& s, std::size_t row, flo
   });
 }
 
-/// With 16 columns of values as they are: pairs of keys, `stride` bytes apart, of two tiles.
+/// With 16 columns of values in their stored form: pairs of keys, `stride` bytes apart, of two tiles.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_add_packed(const attention_state& s, std::size_t row, float* sums, std::size_t keys,
                                  const std::byte* const (&tiles)[2], std::size_t stride, tile_fetch& fetch) {
@@ -146,10 +153,10 @@ TROUPE_LOOP void avx2_add_int8(const attention_state& s, std::size_t row, float*
   });
 }
 
-/// The values of a chunk in BF16 or int8, for rows of a block. Many rows find them widened.
+/// The values of a chunk in BF16 or int8, for rows of a block; widened for many rows.
 class chunk_values {
  public:
-  /// @param rows  that may see them
+  /// @param rows  rows that may see them
   chunk_values(const attention_state& s, dtype type, const std::byte* const* tiles, std::size_t rows)
       : s_(s), type_(type), tiles_(tiles), widened_(rows > attention_direct_rows) {
     if (!widened_)
@@ -160,9 +167,9 @@ class chunk_values {
       widen_bf16();
   }
 
-  /// Adds to rows that see keys [0, keys); with int8 to rows that take all.
+  /// Adds to rows that see keys [0, keys); with int8 to rows that take all keys.
   void add(std::size_t row, std::size_t rows, std::size_t keys, tile_fetch& fetch) const {
-    const std::size_t dim_bytes = type_ == dtype::int8 ? 1 : 4; // of a key, or of a pair
+    const std::size_t dim_bytes = type_ == dtype::int8 ? 1 : 4; // of a key, or of a pair of keys
     const std::size_t stride = s_.value_dim * dim_bytes;
     for (std::size_t d = 0; d < s_.value_dim; d += 16) {
       const std::byte* const tiles[2] = {tiles_[0] + d * dim_bytes, tiles_[1] + d * dim_bytes};

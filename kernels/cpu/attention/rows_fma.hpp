@@ -1,12 +1,13 @@
-// Attention of one row block: see attention.hpp for the order of operations. Included by the kernels of each
-// instruction set only.
+// Attention of one row block; attention.hpp defines the order of operations. Included only by the kernels of
+// each instruction set.
 //
-// A block of many rows takes one chunk of keys after the other. Few rows take a span of chunks at a time,
-// since the steps of one chunk would wait for each other; tiles are fetched meanwhile.
+// A block of many rows processes one chunk of keys after another. Few rows process a span of chunks at a
+// time, since the steps of one chunk would wait for each other; tiles are prefetched meanwhile.
 #pragma once
 
 #include <limits>
 
+#include "kernels/cpu/attention/latent_values.hpp"
 #include "kernels/cpu/attention/softmax.hpp"
 #include "kernels/cpu/attention/state.hpp"
 #include "kernels/cpu/attention/values_fma.hpp"
@@ -26,23 +27,23 @@ static void finish_attention(const attention_block& block, const attention_state
       const std::size_t row = t * block.group + g;
       const float* sum = s.sum + row * s.key_dim;
       const v16 weight = splat(s.weight[row]);
-      std::byte* out = block.output[t] + bytes_of(block.output_type, g * block.head_dim);
+      std::byte* out = block.output[t] + bytes_of(block.output_type, g * block.value_dim);
       with_type(out, block.output_type, [&](auto* to) {
-        for_each_16(block.head_dim, [&](std::size_t i, std::size_t n) {
+        for_each_16(block.value_dim, [&](std::size_t i, std::size_t n) {
           store_some(to + i, n, div(load_some(sum + i, n), weight));
         });
       });
     }
 }
 
-/// @tparam Products  packs queries as its products take them
+/// @tparam Products  determines the layout of queries
 template <class Products>
 TROUPE_INLINE attention_state begin_attention(const attention_block& block) {
   const std::size_t rows = block.tokens * block.group;
   attention_state s;
   s.rows = (rows + 15) / 16 * 16;
   s.key_dim = (block.head_dim + block_k - 1) / block_k * block_k;
-  s.value_dim = (block.head_dim + 15) / 16 * 16;
+  s.value_dim = (block.value_dim + 15) / 16 * 16;
   const std::size_t chunks = rows <= attention_span_rows ? attention_span_chunks : 1;
   auto* at = reinterpret_cast<float*>(block.scratch);
   const auto take = [&](std::size_t count) {
@@ -71,9 +72,9 @@ TROUPE_INLINE attention_state begin_attention(const attention_block& block) {
   return s;
 }
 
-#if !defined(TROUPE_ISA_AVX2) // it has another
+#if !defined(TROUPE_ISA_AVX2) // AVX2 has its own
 
-/// score += query · keys of a tile, which begins as the panel of a product does.
+/// score += query · keys of a tile, which begins like the panel of a product.
 static void score_tile(const attention_state& s, dtype type, const float* query, std::size_t rows,
                        const std::byte* tile, float* score, tile_fetch& fetch) {
   if (type == dtype::int8) {
@@ -82,7 +83,7 @@ static void score_tile(const attention_state& s, dtype type, const float* query,
     tile = pairs;
   }
   for (std::size_t b = 0; b < s.key_dim / block_k; ++b) {
-    fetch.steps(half_block); // a line for each two rows of the block
+    fetch.steps(half_block); // a line for every two rows of the block
     over_rows<direct_kernel<false>>(query + b * block_k, s.key_dim, rows, tile + b * panel_block_bytes, 1,
                                     score, chunk_keys);
   }
@@ -90,9 +91,9 @@ static void score_tile(const attention_state& s, dtype type, const float* query,
 
 #endif
 
-/// Products of attention on FMAs. Each fetches meanwhile what is read later.
+/// Products of attention on FMAs. Each prefetches what is read later.
 struct products_on_fmas {
-  /// A row for the products with keys, in the place of key_dim floats.
+  /// A row for the products with keys, in place of key_dim floats.
   static void pack_query(const attention_block& block, const std::byte* query, float* out) {
     if (block.cache_type == dtype::f32)
       pack_row_f32(query, block.query_type, block.head_dim, out);
@@ -119,7 +120,7 @@ struct products_on_fmas {
     fetch.rest();
   }
 
-  /// Probabilities of a row as the products with values take them, at its scores.
+  /// Stores a row's probabilities in the layout for products with values, in place of its scores.
   TROUPE_INLINE void store_probabilities(float* score, const v16& low, const v16& high, dtype type) {
     if (type == dtype::f32) {
       store16(score, low);
@@ -160,12 +161,13 @@ struct products_on_fmas {
   }
 };
 
-/// The chunks of a block that some token sees, in order.
+/// The chunks that a token of a block sees, in order.
 class chunk_walk {
  public:
   explicit chunk_walk(const attention_block& block) : block_(block), left_(block) {}
 
-  /// The next `most` of them at most. @returns how many there are
+  /// At most `most` further chunks.
+  /// @returns their number
   inline __attribute__((always_inline)) std::size_t next(const attention_state& s, std::size_t most,
                                                          seen_chunk* chunks) {
     std::size_t count = 0;
@@ -191,12 +193,13 @@ class chunk_walk {
   seen_keys left_;
 };
 
-/// A row block with products (`products_on_fmas`).
+/// Attention of a row block with a class of products (`products_on_fmas`).
 template <class Products>
 TROUPE_INLINE void attention_in_spans(const attention_block& block) {
   const attention_state s = begin_attention<Products>(block);
   const std::size_t most = block.tokens * block.group <= attention_span_rows ? attention_span_chunks : 1;
   const bool fetches = most > 1;
+  const bool fetches_values = fetches && block.value_tiles != nullptr;
   const std::size_t scale_bytes = block.cache_type == dtype::int8 ? tile_tokens * sizeof(float) : 0;
   const std::size_t key_bytes = bytes_of(block.cache_type, s.key_dim * tile_tokens) + scale_bytes;
   const std::size_t value_bytes = bytes_of(block.cache_type, s.value_dim * tile_tokens) + scale_bytes;
@@ -204,11 +207,13 @@ TROUPE_INLINE void attention_in_spans(const attention_block& block) {
   chunk_walk walk(block);
   while (const std::size_t count = walk.next(s, most, chunks)) {
     for (std::size_t c = 0; c < count; ++c)
-      Products::scores(chunks[c], fetches ? tile_fetch(chunks[c].tiles.values, value_bytes) : tile_fetch());
+      Products::scores(chunks[c],
+                       fetches_values ? tile_fetch(chunks[c].tiles.values, value_bytes) : tile_fetch());
     softmax_rows<Products>(chunks, count);
     for (std::size_t c = 0; c < count; ++c) {
       const std::size_t tile = chunks[c].view.begin / tile_tokens + 2 * most;
       const bool follows = fetches && tile + 1 < block.num_tiles;
+      make_latent_values(block, chunks[c].tiles);
       Products::add_values(chunks[c], follows ? tile_fetch(block.key_tiles + tile, key_bytes) : tile_fetch());
     }
   }

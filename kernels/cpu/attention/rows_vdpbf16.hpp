@@ -1,4 +1,4 @@
-// Attention of a few rows on dot products of BF16. Included by avx512_bf16_kernels.cpp only.
+// Attention of a few rows on dot products of BF16. Included only by avx512_bf16_kernels.cpp.
 #pragma once
 
 #include "kernels/cpu/attention/rows_fma.hpp"
@@ -6,7 +6,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// A block of 32 dimensions of a chunk's keys: two tiles, which lie as panels do.
+/// A block of 32 dimensions of a chunk's keys: two tiles, which have the layout of panels.
 struct key_dots {
   const std::byte* tiles[2];
 
@@ -15,7 +15,7 @@ struct key_dots {
   }
 };
 
-/// The same of int8 keys.
+/// The same for int8 keys.
 struct int8_key_dots {
   const std::byte* tiles[2];
 
@@ -24,7 +24,7 @@ struct int8_key_dots {
   }
 };
 
-/// 16 dimensions of a chunk's values, or twice 16: pairs of keys, `stride` bytes apart, of two tiles.
+/// 16 or 32 dimensions of a chunk's values: pairs of keys, `stride` bytes apart, of two tiles.
 struct value_dots {
   static constexpr std::size_t bytes_of_dim = 4; // of a pair
 
@@ -41,7 +41,7 @@ struct value_dots {
   }
 };
 
-/// The same of int8 values: keys `stride` bytes apart.
+/// The same for int8 values: keys `stride` bytes apart.
 struct int8_value_dots {
   static constexpr std::size_t bytes_of_dim = 1;
 
@@ -53,8 +53,8 @@ struct int8_value_dots {
   }
 };
 
-/// A chunk's values with zeros where a row does not see them, so that it takes all (`seen_chunk::takes_all`
-/// says why that changes no bit).
+/// A chunk's values with zeros at keys that a row does not see, so that the row takes all
+/// (`seen_chunk::takes_all` explains why that changes no bit).
 /// @param to  [2 tiles]
 static void copy_seen_values(const attention_state& s, const std::byte* const (&tiles)[2], std::size_t first,
                              std::size_t end, std::byte* to) {
@@ -68,7 +68,8 @@ static void copy_seen_values(const attention_state& s, const std::byte* const (&
   }
 }
 
-/// See `products_on_fmas`. Probabilities of a chunk are 32 BF16 numbers in order, at the row's scores.
+/// See `products_on_fmas`. The probabilities of a chunk are 32 BF16 numbers in order, in place of the row's
+/// scores.
 struct products_on_dots {
   static constexpr std::size_t rows_together = 6;
   static constexpr std::size_t probability_stride = chunk_keys * sizeof(float) / sizeof(bfloat16);
@@ -117,7 +118,7 @@ struct products_on_dots {
     const attention_state& s = chunk.state;
     const std::size_t first = chunk.from * chunk.view.block->group;
     const std::size_t rows = chunk.to * chunk.view.block->group - first;
-    // Rows of queries take half of their place.
+    // Rows of queries use half of their space.
     const std::size_t stride = s.key_dim * sizeof(float) / sizeof(bfloat16);
     in_row_blocks<rows_together>(rows, [&]<std::size_t Rows>(std::size_t done) {
       const auto* query = reinterpret_cast<const bfloat16*>(s.query + (first + done) * s.key_dim);

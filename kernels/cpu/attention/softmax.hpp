@@ -1,5 +1,5 @@
-// Which keys of a chunk the rows of a block see, and their scores as probabilities: see attention.hpp for the
-// order of operations. Included by attention/rows_fma.hpp only.
+// The visible keys of a chunk for the rows of a block, and the step from scores to probabilities;
+// attention.hpp defines the order of operations. Included only by attention/rows_fma.hpp.
 #pragma once
 
 #include <limits>
@@ -12,7 +12,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// Which keys of a chunk the tokens of a block see.
+/// The visible keys of a chunk for each token of a block.
 struct chunk_view {
   const attention_block* block = nullptr;
   std::size_t begin = 0; // the chunk's first key
@@ -33,7 +33,7 @@ struct chunk_view {
   }
 };
 
-/// A chunk that some token of a block sees.
+/// A chunk that a token of a block sees.
 struct seen_chunk {
   chunk_view view;
   std::size_t from = 0; // tokens [from, to) may see it
@@ -51,19 +51,19 @@ struct seen_chunk {
           run(t, t * group + g);
   }
 
-  /// Whether a row of a token that sees keys [first, end) may be multiplied with all values: with an int8
-  /// cache any that sees one, since all are finite there and what it does not see has probability 0. That
+  /// Whether a row whose token sees keys [first, end) may be multiplied with all values. With an int8 cache
+  /// every row that sees a key may: all values are finite, and invisible ones have probability 0. That
   /// changes no bit: a sum that starts from +0 can only turn from −0 into +0 by adding +0, and the last
   /// addition to +0 makes either of them +0.
   bool takes_all(std::size_t first, std::size_t end) const {
     return view.block->cache_type == dtype::int8 ? end > first : first == 0 && end == chunk_keys;
   }
 
-  /// Calls `whole(t, tokens)` for tokens [t, t + tokens) that are multiplied with all values, and
-  /// `part(t, first, end)` for those that are with keys [first, end) only.
+  /// Calls `whole(t, tokens)` for tokens [t, t + tokens) that are multiplied with all values, and `part(t,
+  /// first, end)` for a token that is multiplied with keys [first, end) only.
   template <class Whole, class Part>
   inline __attribute__((always_inline)) void for_runs(const Whole& whole, const Part& part) const {
-    std::size_t run = from; // tokens [run, t) wait for others
+    std::size_t run = from; // tokens [run, t) are pending
     for (std::size_t t = from; t <= to; ++t) {
       const std::size_t first = t < to ? view.first(t) : 0;
       const std::size_t end = t < to ? view.end(t) : 0;
@@ -78,7 +78,7 @@ struct seen_chunk {
   }
 };
 
-/// Numbers of a chunk's keys, those outside [first, end) replaced by `other`.
+/// Replaces the numbers of keys outside [first, end) by `other`.
 TROUPE_INLINE void hide_others(float* numbers, std::size_t first, std::size_t end, float other, v16& low,
                                v16& high) {
   if (first == 0 && end == chunk_keys)
@@ -93,8 +93,8 @@ TROUPE_INLINE void hide_others(float* numbers, std::size_t first, std::size_t en
   high = load16(numbers + 16);
 }
 
-/// Scales the scores of keys [first, end) that one row sees and hides the others, and raises its maximum m to
-/// m'. Leaves m' in its top and m − m' in its factor.
+/// Scales the scores of the visible keys [first, end) of one row, hides the others, and raises the row's
+/// maximum m to m'. Writes m' to its top and m − m' to its factor.
 static void scale_scores(const attention_state& s, std::size_t row, std::size_t first, std::size_t end,
                          const score_scales& scales) {
   float* score = s.score + row * chunk_keys;
@@ -111,9 +111,9 @@ static void scale_scores(const attention_state& s, std::size_t row, std::size_t 
   s.factor[row] = before - now;
 }
 
-/// Scaled scores of row `row`, token `t`, to probabilities, which are added to its sum, once its factor is
-/// exp(m − m'). With an int8 cache they are multiplied with the scales of the values then.
-/// @tparam Products  stores them as its products take them
+/// Turns the scaled scores of row `row`, token `t`, into probabilities and adds them to the row's sum, once
+/// its factor is exp(m − m'). With an int8 cache they are then multiplied with the scales of the values.
+/// @tparam Products  determines how they are stored
 template <class Products>
 TROUPE_INLINE void add_probabilities(const seen_chunk& chunk, std::size_t t, std::size_t row) {
   const attention_state& s = chunk.state;
@@ -126,13 +126,14 @@ TROUPE_INLINE void add_probabilities(const seen_chunk& chunk, std::size_t t, std
   if (type == dtype::int8) {
     low = mul(low, load16(scales_of_tile(chunk.tiles.values[0], s.value_dim)));
     high = mul(high, load16(scales_of_tile(chunk.tiles.values[1], s.value_dim)));
-    hide_others(score, chunk.view.first(t), chunk.view.end(t), 0.0F, low, high); // their scales may be NaN
+    // Invisible scales may be NaN.
+    hide_others(score, chunk.view.first(t), chunk.view.end(t), 0.0F, low, high);
   }
   Products::store_probabilities(score, low, high, type);
 }
 
-/// Scores to probabilities for chunks in order, one step of all rows and chunks after the other: a row's own
-/// steps wait for each other.
+/// Turns scores into probabilities for chunks in order. Each step runs over all rows and chunks before the
+/// next one, because a row's own steps wait for each other.
 template <class Products>
 TROUPE_INLINE void softmax_rows(const seen_chunk* chunks, std::size_t count) {
   for (std::size_t c = 0; c < count; ++c) {

@@ -1,4 +1,4 @@
-// What attention of one row block keeps. Included by attention/rows_fma.hpp and its parts only.
+// The working state of attention of one row block. Included only by attention/rows_fma.hpp and its parts.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 constexpr std::size_t chunk_keys = attention_chunk;
 constexpr std::size_t tile_tokens = 16;
 
-/// What a row block keeps between chunks, and of the chunks of a span. Row r is head r % group of token
-/// r / group.
+/// State of a row block between chunks, and for the chunks of a span. Row r is head r % group of token r /
+/// group.
 struct attention_state {
   std::size_t rows = 0;      // padded to 16
   std::size_t key_dim = 0;   // head_dim padded to 32: stride of `query`, rows for products
@@ -24,8 +24,8 @@ struct attention_state {
   float* score = nullptr;   // [span][rows][32]: scores, then probabilities (bf16: rounded)
   float* top = nullptr;     // [span][rows]: m' of a chunk
   float* factor = nullptr;  // [span][rows]: exp(m − m') of a chunk
-  // Room for a tile of keys and for a chunk's values in another form: widened for many rows, as BF16 pairs,
-  // or with zeros where they are not seen.
+  // Space for a tile of keys and for a chunk's values in another form: widened for many rows, as BF16 pairs,
+  // or with zeros where invisible.
   float* keys = nullptr;   // [key_dim][16]
   float* values = nullptr; // [value_dim / 16][32][16]
 
@@ -39,7 +39,7 @@ struct attention_state {
   }
 };
 
-/// The keys that some token of a block sees, from the beginning of a chunk on: [begin, end).
+/// The keys that a token of a block sees, from the start of a chunk: [begin, end).
 struct seen_keys {
   std::size_t begin = static_cast<std::size_t>(-1);
   std::size_t end = 0;
@@ -53,8 +53,8 @@ struct seen_keys {
   }
 };
 
-/// The tiles of the chunk whose first key is `begin`. A chunk's second tile may not exist yet; nobody sees it
-/// then, and the first stands in for it.
+/// The tiles of the chunk whose first key is `begin`. A chunk's second tile may not exist yet; then no row
+/// sees it, and the first stands in for it.
 struct chunk_tiles {
   const std::byte* keys[2];
   const std::byte* values[2];
@@ -66,12 +66,16 @@ struct chunk_tiles {
     const std::size_t second = first + 1 < block.num_tiles ? first + 1 : first;
     keys[0] = block.key_tiles[first];
     keys[1] = block.key_tiles[second];
+    if (block.value_tiles == nullptr) {
+      values[0] = values[1] = nullptr; // until `make_latent_values`
+      return;
+    }
     values[0] = block.value_tiles[first];
     values[1] = block.value_tiles[second];
   }
 };
 
-/// Two tiles of a span that are read later, fetched evenly over the steps of a product.
+/// Prefetches two tiles of a span, evenly over the steps of a product.
 class tile_fetch {
  public:
   tile_fetch() = default;
@@ -80,7 +84,7 @@ class tile_fetch {
   tile_fetch(const std::byte* const* tiles, std::size_t bytes)
       : tiles_{tiles[0], tiles[1]}, lines_(2 * bytes / line_bytes) {}
 
-  /// The next line, of the one tile and of the other by turns.
+  /// The next line, alternating between the tiles.
   inline __attribute__((always_inline)) void step() {
     if (line_ == lines_)
       return;
@@ -93,7 +97,7 @@ class tile_fetch {
       step();
   }
 
-  /// All that are left.
+  /// All remaining lines.
   void rest() { steps(lines_ - line_); }
 
  private:

@@ -1,5 +1,5 @@
-// What a chunk's values add to rows, with FMAs: see attention.hpp for the order of operations. Included by
-// attention/rows_fma.hpp only.
+// A chunk's contribution to rows, with FMAs; attention.hpp defines the order of operations. Included only by
+// attention/rows_fma.hpp.
 #pragma once
 
 #include "kernels/cpu/attention/kv_int8.hpp"
@@ -10,12 +10,12 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-#if !defined(TROUPE_ISA_AVX2) // it has another
+#if !defined(TROUPE_ISA_AVX2) // AVX2 has its own
 
 /// sum = fma(sum, factor, even + odd) for `Rows` rows, pairs of keys [0, 16) of
 /// two tiles.
 struct value_kernel_bf16 {
-  static constexpr std::size_t most_rows = 6;
+  static constexpr std::size_t most_rows = lanes == 16 ? 8 : 6;
 
   template <std::size_t Rows>
   TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles,
@@ -87,7 +87,7 @@ struct value_kernel_f32 {
   }
 };
 
-/// Rows whose every key of the chunk is seen.
+/// Rows that see every key of the chunk.
 template <class Kernel>
 TROUPE_INLINE void values_of_rows(const attention_state& s, std::size_t row, std::size_t rows,
                                   const std::byte* const* tiles, tile_fetch& fetch) {
@@ -96,8 +96,7 @@ TROUPE_INLINE void values_of_rows(const attention_state& s, std::size_t row, std
   });
 }
 
-/// One row that sees keys [first, end) of the chunk: the same chains over those
-/// keys alone.
+/// One row that sees keys [first, end) of the chunk: the same chains over those keys alone.
 static void values_of_part(const attention_state& s, std::size_t row, const std::byte* const* tiles,
                            std::size_t first, std::size_t end, dtype type) {
   const float* p = s.score + row * chunk_keys;
@@ -126,7 +125,7 @@ static void values_of_part(const attention_state& s, std::size_t row, const std:
   }
 }
 
-#if !defined(TROUPE_ISA_AVX2) // it has others
+#if !defined(TROUPE_ISA_AVX2) // AVX2 has its own
 
 /// The values of a chunk in BF16 or int8, for rows of a block.
 class chunk_values {

@@ -1,5 +1,5 @@
-// BF16 weights with coded exponents (kernels/coded_bf16.hpp) as packed pairs: what tiles load, and what
-// products that have no kernel of their own for them multiply.
+// Decodes BF16 weights with coded exponents (kernels/coded_bf16.hpp) to packed pairs, for tiles and for
+// products without a kernel for coded weights.
 #pragma once
 
 #include "kernels/coded_bf16.hpp"
@@ -10,8 +10,8 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 constexpr std::size_t coded_line_bytes = 64;
 constexpr std::size_t pairs_block_bytes = 16 * coded_line_bytes;
 
-/// Puts the exponents of exceptions of block `block` in place; `word(k, column)` is where a weight of the
-/// block is. Returns what follows.
+/// Writes the exponents of the exceptions of block `block`; `word(k, column)` is the address of a weight of
+/// the block. Returns the next exception.
 template <class Word>
 TROUPE_INLINE const std::uint32_t* patch_exceptions(const std::uint32_t* exception, std::size_t block,
                                                     const Word& word) {
@@ -23,7 +23,7 @@ TROUPE_INLINE const std::uint32_t* patch_exceptions(const std::uint32_t* excepti
   return exception;
 }
 
-/// The same where the block lies as packed pairs.
+/// The same for a block of packed pairs.
 TROUPE_INLINE const std::uint32_t* patch_pairs(const std::uint32_t* exception, std::size_t block,
                                                std::byte* pairs) {
   return patch_exceptions(exception, block, [&](std::size_t k, std::size_t column) {
@@ -39,7 +39,7 @@ struct exponent_table {
 
   __attribute__((always_inline)) explicit exponent_table(const std::byte* panel) : words(load_pairs(panel)) {}
 
-  /// Of the codes `Shift` bits up in each word.
+  /// For the codes at bit `Shift` in each word.
   template <int Shift>
   inline __attribute__((always_inline)) vi of(vi codes) const {
     return _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, Shift), words);
@@ -67,7 +67,7 @@ struct exponent_table {
     const vi words = load_pairs(panel);
     const vi mask = _mm256_set1_epi16(0xff);
     const auto in_both = [](vi bytes) { return _mm256_permute4x64_epi64(bytes, 0x88); };
-    // Packed, a half's first eight bytes are half of the table.
+    // Packing puts half of the table into a half's first eight bytes.
     low = in_both(_mm256_packus_epi16(_mm256_and_si256(words, mask), _mm256_setzero_si256()));
     high = in_both(_mm256_packus_epi16(_mm256_srli_epi16(words, 8), _mm256_setzero_si256()));
   }
@@ -102,13 +102,13 @@ TROUPE_INLINE void coded_quarter(const exponent_table& exponents, vi codes, vi r
   odd = exponent_table::with(exponents.of<FirstCode + 4>(codes), exponent_table::rotated_left<8>(rest));
 }
 
-/// Pairs as they are packed, (k, k + 1) and (k + 2, k + 3), of the four k whose first has code `FirstCode`.
+/// Packed pairs (k, k + 1) and (k + 2, k + 3) of the four k whose first has code `FirstCode`.
 template <int FirstCode>
 TROUPE_INLINE void decode_pairs(const exponent_table& exponents, vi codes, vi rest, std::byte* to) {
   vi even;
   vi odd;
 #  if defined(TROUPE_ISA_AVX512)
-  // Its halves the other way round, which costs nothing: a code is looked up by the lowest bits of its word.
+  // With swapped halves, which costs nothing: a code is looked up by the lowest bits of its word.
   even = exponent_table::with(exponents.of<FirstCode>(codes), rest);
   odd = exponent_table::with(exponents.of<0>(exponent_table::rotated_left<12 - FirstCode>(codes)),
                              exponent_table::rotated_left<24>(rest));
@@ -123,7 +123,7 @@ TROUPE_INLINE void decode_pairs(const exponent_table& exponents, vi codes, vi re
 #  endif
 }
 
-/// Eight k of a coded panel as pairs, exceptions excepted: 192 bytes become 256.
+/// Eight k of a coded panel as pairs, without exceptions: 192 bytes become 256.
 TROUPE_INLINE void decode_group(const exponent_table& exponents, const std::byte* group, std::byte* to) {
   for (std::size_t at = 0; at < coded_line_bytes; at += lanes * 4) {
     const vi codes = load_pairs(group + at);

@@ -1,5 +1,5 @@
-// Weights with coded exponents for dot products of BF16: decoded in registers into the order that dots want.
-// Included by avx512_bf16_kernels.cpp only.
+// Weights with coded exponents for dot products of BF16: decoded in registers into the order of the dots.
+// Included only by avx512_bf16_kernels.cpp.
 #pragma once
 
 #include "kernels/cpu/gemm/coded_decode.hpp"
@@ -7,7 +7,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// The weights of a block as they are coded, exceptions excepted.
+/// The coded weights of a block, without exceptions.
 struct coded_dots {
   const std::byte* block;
   exponent_table exponents;
@@ -24,7 +24,7 @@ struct coded_dots {
   }
 };
 
-/// A block in order, without the exponents of exceptions.
+/// Writes an ordered block, without the exponents of exceptions.
 TROUPE_INLINE void order_coded(const coded_dots& weights, std::byte* ordered) {
   for (std::size_t i = 0; i < dots_of_half; ++i) {
     vi even;
@@ -84,7 +84,7 @@ class coded_blocks {
   }
 
  private:
-  /// Puts the exceptions of a block that is in order in place, and goes to the next.
+  /// Adds the exceptions of an ordered block, and goes to the next block.
   inline __attribute__((always_inline)) void end_block(std::byte* ordered) {
     exception_ = patch_exceptions(exception_, index_, [&](std::size_t k, std::size_t column) {
       return reinterpret_cast<std::uint16_t*>(ordered) + place_of(k, column);
@@ -93,20 +93,20 @@ class coded_blocks {
     ++index_;
   }
 
-  /// Apart, so that loops over blocks stay small.
+  /// Not inlined, so that loops over blocks stay small.
   __attribute__((noinline)) static void order_apart(const std::byte* panel, const std::byte* block,
                                                     std::byte* ordered) {
     order_coded({block, exponent_table(panel)}, ordered);
   }
 
-  /// Likewise.
+  /// Not inlined, for the same reason.
   template <std::size_t Rows, class Values, class Finish>
   __attribute__((noinline)) static void multiply_ordered(Values values, const std::byte* ordered,
                                                          Finish finish) {
     dot_block<Rows>(values, ordered_dots{ordered}, finish);
   }
 
-  /// Where a block in order has a weight: of four k the first two are in upper words.
+  /// Place of a weight in an ordered block: of four k, the first two are in upper words.
   static constexpr std::size_t place_of(std::size_t k, std::size_t column) {
     return ((k % 2 * dots_of_half + k / 4) * 16 + column) * 2 + (k % 4 < 2 ? 1 : 0);
   }

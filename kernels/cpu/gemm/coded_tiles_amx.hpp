@@ -1,8 +1,8 @@
-// Products of BF16 on AMX tiles with weights whose exponents are coded. Included by amx_kernels.cpp only.
+// Products of BF16 on AMX tiles with weights whose exponents are coded. Included only by amx_kernels.cpp.
 //
-// A tile register loads from memory alone, so vectors decode weights into L1, block by block, while tiles
-// that were decoded before are multiplied: they are different units, and a quarter of the bytes that all wait
-// for need not come (docs/kernels/amx.md, "Coded exponents").
+// A tile register loads only from memory. So vectors decode weights into L1, block by block, while previously
+// decoded tiles are multiplied on other units. The coded bytes, which limit the speed, are a quarter fewer
+// (docs/kernels/amx.md, "Coded exponents").
 #pragma once
 
 #include "kernels/cpu/gemm/coded_decode.hpp"
@@ -10,19 +10,20 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// Exceptions of a block that was decoded to `to`. Apart, so that loops over blocks stay small.
+/// Adds the exceptions of a block that was decoded to `to`. Not inlined, so that loops over blocks stay
+/// small.
 __attribute__((noinline)) static const std::uint32_t* patch_block(const std::uint32_t* exception,
                                                                   std::size_t block, std::byte* to) {
   return patch_pairs(exception, block, to);
 }
 
-/// Lines that are needed later, from memory into L2.
+/// Prefetches lines into L2.
 TROUPE_INLINE void fetch_lines(const std::byte* from, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += coded_line_bytes)
     _mm_prefetch(reinterpret_cast<const char*>(from + line), _MM_HINT_T1);
 }
 
-/// Eight of K into `to`, while those at `far` come from memory.
+/// Decodes eight of K into `to`, while those at `far` are fetched from memory.
 TROUPE_INLINE void decode_fetching(const exponent_table& table, const std::byte* group, const std::byte* far,
                                    std::byte* to) {
 #pragma GCC unroll 3
@@ -31,7 +32,7 @@ TROUPE_INLINE void decode_fetching(const exponent_table& table, const std::byte*
   decode_group(table, group, to);
 }
 
-/// 32 of K, exceptions excepted.
+/// Decodes 32 of K, without exceptions.
 TROUPE_INLINE void decode_block(const exponent_table& table, const std::byte* block, const std::byte* far,
                                 std::byte* to) {
 #pragma GCC unroll 4
@@ -40,8 +41,8 @@ TROUPE_INLINE void decode_block(const exponent_table& table, const std::byte* bl
                     to + g * decoded_group_bytes);
 }
 
-/// Sums of one or two tiles of rows with `Panels` coded panels side by side, from memory: sums of panel p are
-/// in tile p, of the second tile of rows in tile 2 + p.
+/// Sums of one or two tiles of rows with `Panels` adjacent coded panels, from memory: sums of panel p are in
+/// tile p, those of the second tile of rows in tile 2 + p.
 template <std::size_t RowTiles, std::size_t Panels>
 TROUPE_INLINE void multiply_coded_streams(const tile_product& p, const weight_fetcher& fetcher) {
   static_assert(RowTiles * Panels <= 4);
@@ -66,7 +67,7 @@ TROUPE_INLINE void multiply_coded_streams(const tile_product& p, const weight_fe
 #pragma GCC unroll 4
   for (std::size_t s = 0; s < Panels; ++s) {
     exceptions[s] = exceptions_from(p.panel + s * p.panel_stride, 0);
-    fetch_lines(fetcher(s, 0), header); // so much further on begins what is fetched for the first block
+    fetch_lines(fetcher(s, 0), header); // the prefetch for the first block begins this much further on
     decode(s, 0);
   }
   for (std::size_t b = 0; b < p.blocks; ++b) {
@@ -114,8 +115,8 @@ TROUPE_INLINE void multiply_coded_streams(const tile_product& p, const weight_fe
   }
 }
 
-// Many rows meet runs of blocks, one of each panel in turn and then the next ones of K, each decoded into L1
-// while the one before is multiplied.
+// Many rows are multiplied with runs of blocks: one run of each panel in turn, then the next ones of K. Each
+// is decoded into L1 while the previous one is multiplied.
 
 /// A run of a panel's blocks.
 struct coded_run {
@@ -125,20 +126,20 @@ struct coded_run {
   std::size_t blocks;
 };
 
-/// The runs of a product in their order, and behind them the first ones of what is multiplied next.
+/// The runs of a product in their order, followed by the first ones of the next product.
 class run_order {
  public:
   /// @param blocks  of a run
   __attribute__((always_inline)) run_order(const tile_product& p, std::size_t blocks)
       : p_(p), blocks_(blocks), header_(coded_header_bytes(p.blocks)), panel_(p.panel), left_(p.panels) {}
 
-  /// The current run; at the end one without blocks, at an address that may still be fetched from.
+  /// The current run; at the end one without blocks, at an address that may still be prefetched.
   inline __attribute__((always_inline)) coded_run run() const {
     return {panel_, panel_ + header_ + first_ * coded_block_bytes, first_,
             left_ == 0 ? 0 : smaller(blocks_, p_.blocks - first_)};
   }
 
-  /// Whether it is of what is multiplied next.
+  /// Whether the run belongs to the next product.
   bool behind() const { return behind_; }
 
   inline __attribute__((always_inline)) void advance() {
@@ -165,7 +166,7 @@ class run_order {
   std::size_t header_;
   const std::byte* panel_;
   std::size_t first_ = 0;
-  std::size_t left_; // panels, the present one included, until the next piece of K
+  std::size_t left_; // panels, the present one included, until the next part of K
   bool behind_ = false;
 };
 
@@ -177,7 +178,7 @@ static void patch_run(const coded_run& run, std::byte* decoded) {
   }
 }
 
-// `operation(t)` for the tiles of rows, of which `RowTiles` is the number. Registers are named by literals.
+// Applies `operation(t)` to the `RowTiles` tiles of rows. Registers are named by literals.
 #define TROUPE_FOR_ROW_TILES(operation)                                                                      \
   do {                                                                                                       \
     operation(0);                                                                                            \
@@ -191,14 +192,14 @@ static void patch_run(const coded_run& run, std::byte* decoded) {
       operation(5);                                                                                          \
   } while (false)
 
-/// Three to six tiles of rows with a run that was decoded, while the next one is. Sums are in 0 to 5, rows in
-/// 6, weights in 7.
+/// Multiplies three to six tiles of rows with a decoded run, while the next one is decoded. Sums are in 0 to
+/// 5, rows in 6, weights in 7.
 template <std::size_t RowTiles>
 TROUPE_INLINE void multiply_run(const tile_product& p, const coded_run& run, const std::byte* decoded,
                                 float* c, const coded_run& next, const std::byte* far, std::byte* to) {
 #define TROUPE_LOAD_SUMS(t) _tile_loadd(t, c + (t)*sums_of_tile, 64)
 #define TROUPE_STORE_SUMS(t) _tile_stored(t, c + (t)*sums_of_tile, 64)
-  // Of four groups in a block each product has one beside it, the third of three tiles' two.
+  // Each product has one of the four groups of a block beside it; with three tiles the third product has two.
 #define TROUPE_COLUMN_PRODUCT(t)                                                                             \
   do {                                                                                                       \
     _tile_loadd(6, a + (t)*p.a_stride, 64);                                                                  \
@@ -248,7 +249,7 @@ TROUPE_INLINE void multiply_run(const tile_product& p, const coded_run& run, con
 /// 33 to 96 rows.
 template <std::size_t RowTiles>
 static void multiply_coded_runs(const tile_product& p) {
-  // So that a run's rows are at most 24 KiB and, where K is a power of two, spread over all of L1.
+  // Bounds a run's rows to 24 KiB and, if K is a power of two, spreads them over all of L1.
   constexpr std::size_t run_blocks = RowTiles > 3 ? 4 : 6;
   constexpr std::size_t runs_ahead = 3;
   const tile_session session(tile_rows);
@@ -277,7 +278,7 @@ static void multiply_coded_runs(const tile_product& p) {
     order.advance();
     next = order.run();
     if (order.behind())
-      next.blocks = 0; // it is the next product's
+      next.blocks = 0; // the run belongs to the next product
     multiply_run<RowTiles>(p, run, decoded[i % 2], p.c + panel * p.c_stride, next, fetched(),
                            decoded[(i + 1) % 2]);
     panel = panel + 1 == p.panels ? 0 : panel + 1;

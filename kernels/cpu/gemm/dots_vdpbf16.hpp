@@ -1,11 +1,10 @@
-// Products of BF16 on AVX-512's dot products of pairs (VDPBF16PS). Included by avx512_bf16_kernels.cpp only.
+// Products of BF16 on AVX-512's dot products of pairs (VDPBF16PS). Included only by avx512_bf16_kernels.cpp.
 //
-// Of two pairs a lane adds the product of the upper halves to its sum, then that of the lower ones, each
-// fused, rounded to nearest even and flushed if denormal (asked of the silicon in
-// tests/unit/kernels/dot_order_test.cpp). That is two steps of the order of gemm.hpp where a pair holds two
-// even k, or two odd ones, the earlier in the upper half. Rows are packed so (`row_layout::bf16_dots`), and
-// of two vectors of a packed panel, which hold (k, k + 1) and (k + 2, k + 3), two such are made: four cheap
-// operations.
+// A lane adds the product of the upper halves of two pairs to its sum, then that of the lower ones; each step
+// is fused, rounded to nearest even and flushed if denormal (measured in
+// tests/unit/kernels/dot_order_test.cpp). These are two steps of the order of gemm.hpp if a pair holds two
+// even or two odd k, the earlier in the upper half. Rows are packed this way (`row_layout::bf16_dots`). Of a
+// packed panel, two vectors with (k, k + 1) and (k + 2, k + 3) are rearranged with four cheap operations.
 #pragma once
 
 #include <type_traits>
@@ -23,16 +22,16 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 constexpr std::size_t dot_rows = 12;
 constexpr std::size_t dot_part_bytes = 1024;
 
-// More rows meet panels that were brought into order, two at a time, so that values are spread over registers
-// half as often; and so much of each at a time, 16 KiB of L1 in all.
+// More rows use two reordered panels at a time, so that values are broadcast half as often; each in parts,
+// together 16 KiB of L1.
 constexpr std::size_t dot_pair_rows = 6;
 constexpr std::size_t dot_chunk_blocks = 8;
 
 constexpr std::size_t vector_bytes = 64;
 constexpr std::size_t dots_of_half = half_block / 2; // of the even or of the odd k of a block
 
-/// Pairs (k, k + 2) and (k + 1, k + 3), the first of each in the upper half, of pairs (k, k + 1) and
-/// (k + 2, k + 3) with the first in the lower.
+/// Pairs (k, k + 2) and (k + 1, k + 3), the first of each in the upper half, from pairs (k, k + 1) and (k +
+/// 2, k + 3) with the first in the lower.
 TROUPE_INLINE vi even_dots(vi first, vi second) {
   return _mm512_mask_blend_epi16(0xaaaaaaaa, second, _mm512_slli_epi32(first, 16));
 }
@@ -41,7 +40,7 @@ TROUPE_INLINE vi odd_dots(vi first, vi second) {
   return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(second, 16), first);
 }
 
-/// The same of four rows of 16 integers, k to k + 3.
+/// The same for four rows of 16 integers, k to k + 3.
 /// @param stride  bytes between rows
 TROUPE_INLINE void int8_dots(const std::byte* rows, std::size_t stride, vi& even, vi& odd) {
   const auto bits = [&](std::size_t k) { return lane_bits(load_int8(rows + k * stride)); };
@@ -49,7 +48,7 @@ TROUPE_INLINE void int8_dots(const std::byte* rows, std::size_t stride, vi& even
   odd = _mm512_or_si512(bits(1), _mm512_srli_epi32(bits(3), 16));
 }
 
-/// A row's pair for all columns.
+/// A row's pair in all columns.
 TROUPE_INLINE vi broadcast_dots(const void* pair) {
   std::int32_t bits;
   __builtin_memcpy(&bits, pair, sizeof bits);
@@ -60,7 +59,7 @@ TROUPE_INLINE vf dot(vf sum, vi weights, vi values) {
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(weights), reinterpret_cast<__m512bh>(values));
 }
 
-/// The weights of a block as they are packed.
+/// The weights of a packed block.
 struct packed_dots {
   const std::byte* block;
 
@@ -73,7 +72,7 @@ struct packed_dots {
   }
 };
 
-/// The weights of a block in order: 8 vectors of even k, 8 of odd; of two panels so many bytes apart.
+/// The weights of an ordered block: 8 vectors of even k, 8 of odd; for two panels, the distance in bytes.
 struct ordered_dots {
   const std::byte* block;
   std::size_t stride = 0;
@@ -99,7 +98,7 @@ struct row_dots {
   }
 };
 
-/// The columns of a block in order are the rows.
+/// Uses the columns of an ordered block as rows.
 struct column_dots {
   const std::byte* block;
 
@@ -142,7 +141,7 @@ TROUPE_INLINE void dot_block(const Values& values, const Weights& weights, const
       vi x_even = values.even(r, i);
       vi x_odd = values.odd(r, i);
       if constexpr (Panels > 1)
-        __asm__("" : "+v"(x_even), "+v"(x_odd)); // spread over a register once, not once for each panel
+        __asm__("" : "+v"(x_even), "+v"(x_odd)); // broadcast once, not once for each panel
       // One value with both panels, then the other, as written: in a loop over panels the compiler finds an
       // order that is 6 % slower.
       even[0][r] = dot(even[0][r], w_even[0], x_even);
@@ -171,13 +170,13 @@ struct add_to_rows {
   }
 };
 
-/// Two vectors of pairs as vector `i` of either half of a block in order.
+/// Stores two vectors of pairs as vector `i` of either half of an ordered block.
 TROUPE_INLINE void store_dots(vi first, vi second, std::byte* block, std::size_t i) {
   _mm512_store_si512(block + i * vector_bytes, even_dots(first, second));
   _mm512_store_si512(block + (dots_of_half + i) * vector_bytes, odd_dots(first, second));
 }
 
-/// Blocks of a packed panel in order.
+/// Reorders blocks of a packed panel.
 static void order_dots(const std::byte* panel, std::size_t blocks, std::byte* out) {
   for (std::size_t b = 0; b < blocks; ++b, panel += panel_block_bytes, out += panel_block_bytes)
     for (std::size_t i = 0; i < dots_of_half; ++i)
@@ -193,14 +192,14 @@ class packed_blocks {
   /// Bytes of a panel before its first block.
   static constexpr std::size_t header_bytes(std::size_t /*blocks*/) { return 0; }
 
-  /// From block `first` of a panel of so many on.
+  /// Starts at block `first` of a panel of `blocks`.
   packed_blocks(const std::byte* panel, std::size_t /*blocks*/, std::size_t first)
       : block_(panel + first * bytes) {}
 
-  /// The block that comes next.
+  /// The next block.
   const std::byte* block() const { return block_; }
 
-  /// Multiplies it, as `dot_block` does; `fetch(line)` is called for each of its lines, in order.
+  /// Multiplies the next block, like `dot_block`; `fetch(line)` is called for each of its lines, in order.
   template <std::size_t Rows, class Values, class Finish, class Fetch>
   inline __attribute__((always_inline)) void multiply(const Values& values, const Finish& finish,
                                                       const Fetch& fetch) {
@@ -211,7 +210,7 @@ class packed_blocks {
     block_ += bytes;
   }
 
-  /// Brings so many blocks into order.
+  /// Reorders `count` blocks.
   void order(std::size_t count, std::byte* out) {
     order_dots(block_, count, out);
     block_ += count * bytes;
@@ -221,7 +220,7 @@ class packed_blocks {
   const std::byte* block_;
 };
 
-/// `Rows` rows and a panel as it is packed, fetched so far ahead that what comes behind it is, too.
+/// `Rows` rows and a packed panel, with a prefetch distance that reaches into the following panel.
 template <class Blocks, std::size_t Rows>
 TROUPE_INLINE void dot_panel(const dot_product& product, std::size_t row, const std::byte* panel, float* c) {
   constexpr std::size_t bytes_ahead = 4096;
@@ -254,7 +253,7 @@ static void dot_runs(const dot_product& product) {
   const panel_parts cut = runs.parts(dot_part_bytes);
   for (std::size_t p = 0; p < runs.panels; ++p) {
     const std::byte* panel = product.panel + p * product.panel_stride;
-    if (header != 0) { // lines that are read at once when the panels behind begin
+    if (header != 0) { // lines that are read first in the next panels
       const upcoming_panels behind = runs.behind(p);
       for (std::size_t run = 0; run < panel_runs; ++run)
         for (std::size_t line = 0; line < 2; ++line)
@@ -287,7 +286,7 @@ static void order_in_place(std::byte* blocks, std::size_t count) {
   }
 }
 
-/// `Panels` panels with many rows; as many from `coming` on are fetched meanwhile.
+/// `Panels` panels with many rows; as many from `coming` on are prefetched meanwhile.
 template <class Blocks, std::size_t Panels>
 static void dots_in_order(const dot_product& product, const std::byte* panel, const std::byte* coming,
                           float* c) {
@@ -300,8 +299,8 @@ static void dots_in_order(const dot_product& product, const std::byte* panel, co
     for (std::size_t p = 0; p < Panels; ++p)
       Blocks(panel + p * product.panel_stride, product.blocks, first)
           .order(blocks, ordered + p * ordered_bytes);
-    // What comes next, the same panels' next chunk or the first one of those behind, is fetched by all passes
-    // alike: were it by the first one, memory would be idle during the others.
+    // What comes next (the same panels' next chunk, or the first one of the following panels) is prefetched
+    // by all passes equally: if the first pass did it alone, memory would be idle during the others.
     const std::byte* next = left > blocks ? panel + header + (first + blocks) * Blocks::bytes : coming;
     const std::size_t bytes = next == nullptr ? 0 : blocks * Blocks::bytes;
     const std::size_t steps = (product.rows + dot_pair_rows - 1) / dot_pair_rows * blocks;
@@ -341,13 +340,13 @@ static void dots(const dot_product& product) {
     });
 }
 
-/// Where value `k` of a row lies.
+/// Place of value `k` of a row.
 constexpr std::size_t dot_index(std::size_t k) {
   return k / block_k * block_k + k % 2 * half_block + ((k % block_k / 2) ^ 1);
 }
 
-/// For each place of a block: which of its values belongs there, or, of 32 words that lie between others,
-/// which word.
+/// For each place of a block, the index of its value; or, of 32 words that lie between others, the index of
+/// its word.
 struct dot_order {
   alignas(64) std::uint16_t value[block_k]{};
   alignas(64) std::uint16_t upper_word[block_k]{};
@@ -362,7 +361,7 @@ struct dot_order {
 
 inline constexpr dot_order dots_in_place;
 
-/// A block of a row of 32 FP32 values, rounded.
+/// Rounds and packs a block of 32 FP32 values of a row.
 TROUPE_INLINE void pack_dots(const float* values, bfloat16* out) {
   _mm512_storeu_si512(out, _mm512_permutex2var_epi16(rounded_bits(load(values)),
                                                      load_pairs(dots_in_place.upper_word),

@@ -1,9 +1,7 @@
-// Products of a few rows with one panel of 16 columns. Included by
-// the kernels of each instruction set only.
+// Products of a few rows with one panel of 16 columns. Included only by the kernels of each instruction set.
 //
-// Rows come as "rows for products" (kernel_table.hpp): FP32, and for BF16
-// weights deinterleaved in blocks of 32 of K into 16 even and 16 odd values, so
-// that both kernels read them by broadcast from memory.
+// Rows have the layout of "rows for products" (kernel_table.hpp): FP32; for BF16 weights deinterleaved in
+// blocks of 32 of K into 16 even and 16 odd values, so that both kernels read them by broadcast from memory.
 #pragma once
 
 #include "kernels/cpu/simd/v16.hpp"
@@ -20,8 +18,8 @@ constexpr std::size_t panel_block_bytes = pair_block_bytes;
 constexpr std::size_t max_row_block = lanes == 16 ? 12 : 6;
 constexpr std::size_t max_sums = 2 * max_row_block; // vectors, of even and odd k
 
-/// Fetches what is read a few steps later: of four panels that are read by turns of 1 KiB the processor
-/// itself fetches little.
+/// Prefetches what is read a few steps later: when four panels take turns of 1 KiB, the processor itself
+/// prefetches little.
 TROUPE_INLINE void fetch_ahead(const std::byte* line) {
   constexpr std::size_t bytes_ahead = 4096;
   __builtin_prefetch(line + bytes_ahead);
@@ -40,7 +38,7 @@ TROUPE_INLINE void add_block(const vf (&even)[Rows][parts], const vf (&odd)[Rows
     }
 }
 
-/// c += even + odd for one block straight from the packed pairs: shift and mask make the FP32 weights.
+/// c += even + odd for one block directly from the packed pairs: shift and mask make the FP32 weights.
 template <std::size_t Rows, bool Fetch>
 TROUPE_INLINE void direct_together(const float* a, std::size_t a_stride, const std::byte* panel, float* c,
                                    std::size_t c_stride) {
@@ -129,16 +127,15 @@ struct direct_kernel {
   template <std::size_t Rows>
   TROUPE_INLINE void run(const float* a, std::size_t a_stride, const std::byte* panel, std::size_t blocks,
                          float* c, std::size_t c_stride) {
-    for (std::size_t b = 0; b < blocks; ++b, a += block_k, panel += panel_block_bytes) {
+    for (std::size_t b = 0; b < blocks; ++b, a += block_k, panel += panel_block_bytes)
       if constexpr (2 * Rows * parts <= max_sums)
         direct_together<Rows, Fetch>(a, a_stride, panel, c, c_stride);
       else
         direct_in_turn<Rows, Fetch>(a, a_stride, panel, c, c_stride);
-    }
   }
 };
 
-/// FP32 weights: the sums go on where `c` stands.
+/// FP32 weights: the sums continue those in `c`.
 struct f32_kernel {
   template <std::size_t Rows>
   TROUPE_INLINE void run(const float* a, std::size_t a_stride, const float* panel, std::size_t k_count,
@@ -171,8 +168,9 @@ struct f32_kernel {
   }
 };
 
-/// Runs a kernel over any number of rows, in register blocks as even as they come: 8 rows are 4 + 4, not 6
-/// + 2. Not by `in_row_blocks`: BF16 comes here for every block of K and panel, where a switch jumps at once.
+/// Runs a kernel over any number of rows, in register blocks as equal as possible: 8 rows are 4 + 4, not 6 +
+/// 2. Without `in_row_blocks`, because BF16 comes here for every block of K and panel; a switch jumps at
+/// once.
 template <class Kernel, class Panel>
 TROUPE_INLINE void over_rows(const float* a, std::size_t a_stride, std::size_t rows, const Panel* panel,
                              std::size_t length, float* c, std::size_t c_stride) {
@@ -208,7 +206,7 @@ TROUPE_INLINE void over_rows(const float* a, std::size_t a_stride, std::size_t r
   }
 }
 
-#if !defined(TROUPE_ISA_AVX2) // it has others (gemm/fma_avx2.hpp)
+#if !defined(TROUPE_ISA_AVX2) // AVX2 has its own (gemm/fma_avx2.hpp)
 
 /// `direct_kernel` on an expanded panel: 16 even rows, then 16 odd rows.
 struct expanded_kernel {
@@ -270,8 +268,7 @@ static void expand_bf16(const std::byte* panel, std::size_t blocks, float* out) 
   }
 }
 
-/// A bf16 row as even and odd FP32 values per block, the end of the last block
-/// zero.
+/// A bf16 row as even and odd FP32 values per block; the end of the last block is zero.
 static void pack_bf16_values(const bfloat16* row, std::size_t k, float* out) {
   std::size_t i = 0;
   for (; i + block_k <= k; i += block_k)
@@ -310,7 +307,7 @@ static void pack_row_f32(const std::byte* row, dtype type, std::size_t k, float*
   for_each_16(k, [&](std::size_t i, std::size_t n) { store_some(out + i, n, load_some(values + i, n)); });
 }
 
-/// Where value `k` of a row for products lies.
+/// Place of value `k` in a row for products.
 TROUPE_INLINE std::size_t product_index(std::size_t k, dtype type) {
   if (type == dtype::f32)
     return k;

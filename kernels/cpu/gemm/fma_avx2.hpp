@@ -1,9 +1,9 @@
-// BF16 products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
+// BF16 products on AVX2. Included only by isa_kernels.cpp, for AVX2.
 //
-// Rows pass a part of a panel in blocks, while the next part is fetched into L1: each of the first two blocks
-// fetches a half of it, so that memory is as busy in the second as in the first. The blocks widen the weights
-// each for itself, or the first one writes them down as FP32 for the others, which then have fewer
-// instructions. Few rows have another way (`gemm/runs_avx2.hpp`).
+// Rows use a part of a panel in blocks, while the next part is prefetched into L1: half of it by each of the
+// first two blocks, so that memory is equally busy in both. Either each block widens the weights for itself,
+// or the first one stores them as FP32 for the others, which then have fewer instructions. Few rows use
+// `gemm/runs_avx2.hpp`.
 #pragma once
 
 #include "kernels/cpu/gemm/fma_loops_avx2.hpp"
@@ -11,13 +11,13 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// Blocks of rows with widened weights: of five or six the bursts of stores between two blocks of K cost more
-// than the loads of weights that they save.
+// Rows of a block with widened weights: with five or six, the bursts of stores between two blocks of K cost
+// more than the saved loads of weights.
 constexpr std::size_t widened_rows = 4;
 
 constexpr std::size_t bf16_part_blocks = 8;
 
-/// `Rows` rows with widened weights that are in L1.
+/// `Rows` rows with widened weights in L1.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_widened(const float* a, std::size_t a_stride, const float* panel, std::size_t blocks,
                               float* c, std::size_t c_stride) {
@@ -35,7 +35,7 @@ static void bf16_expanded_avx2(const float* a, std::size_t a_stride, std::size_t
   });
 }
 
-/// Blocks of K of one panel, in L1 beside the rows that pass them, and where the next part lies.
+/// Blocks of K of one panel, in L1 beside the rows, and the address of the next part.
 struct bf16_part {
   const std::byte* from;
   std::size_t blocks;
@@ -45,7 +45,7 @@ struct bf16_part {
   const std::byte* next_half(std::size_t i) const { return next + i * blocks * panel_block_bytes / 2; }
 };
 
-/// Rows in blocks of up to six, which widen the weights for themselves. A single block fetches all of the
+/// Rows in blocks of up to six, each of which widens the weights itself. A single block prefetches all of the
 /// next part.
 static void avx2_add_packed_part(const panel_product& product, const float* a, const bf16_part& part,
                                  float* c) {
@@ -63,8 +63,8 @@ static void avx2_add_packed_part(const panel_product& product, const float* a, c
   });
 }
 
-/// Rows in blocks of four, of which the first one widens the weights for the others.
-/// @param wide  [part.blocks] blocks, for the time of the call
+/// Rows in blocks of four; the first one widens the weights for the others.
+/// @param wide  [part.blocks] blocks, used during the call
 static void avx2_add_widened_part(const panel_product& product, const float* a, const bf16_part& part,
                                   float* wide, float* c) {
   std::size_t block = 0;
@@ -81,7 +81,7 @@ static void avx2_add_widened_part(const panel_product& product, const float* a, 
   });
 }
 
-/// One panel after the other. Calls `add(a, part, c)` for its parts, 8 KiB each: they lie in L1 beside the
+/// One panel after the other. Calls `add(a, part, c)` for its parts of 8 KiB each: they stay in L1 beside the
 /// next part and a block of rows.
 template <class Add>
 TROUPE_INLINE void avx2_over_parts(const panel_product& product, const Add& add) {

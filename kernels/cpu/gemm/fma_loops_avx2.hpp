@@ -1,7 +1,7 @@
-// The loops of BF16 products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
+// The loops of BF16 products on AVX2. Included only by isa_kernels.cpp, for AVX2.
 //
 // Sixteen registers hold the sums of up to six rows and 16 columns for the even or for the odd k of a block,
-// not for both: a pass over either, and the even sums wait in memory meanwhile.
+// not for both: there is a pass for each, and the even sums wait in memory meanwhile.
 #pragma once
 
 #include "kernels/cpu/gemm/fma.hpp"
@@ -13,13 +13,13 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 // Not inlined: in one function with other loops, the compiler does not keep the sums in registers.
 #define TROUPE_LOOP static __attribute__((noinline))
 
-/// sum += x · w. In place, by an instruction of its own: the compiler would write some sums over x or w
-/// instead, and copy registers for it.
+/// sum += x · w. In place, by an explicit instruction: otherwise the compiler writes some sums over x or w,
+/// and copies registers for it.
 TROUPE_INLINE void add_product(vf& sum, vf x, vf w) {
   __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w));
 }
 
-/// sum += x[r][k] · weights(k, j) for `Count` k from `k` on. Leaves `rows` behind them.
+/// sum += x[r][k] · weights(k, j) for `Count` k from `k` on. Advances `rows` past them.
 template <std::size_t Rows, std::size_t Step, std::size_t Count, class Weights>
 TROUPE_INLINE void avx2_sum_some(row_pointers<Rows>& rows, const Weights& weights, std::size_t k,
                                  vf (&sum)[Rows][parts]) {
@@ -36,8 +36,8 @@ TROUPE_INLINE void avx2_sum_some(row_pointers<Rows>& rows, const Weights& weight
   rows.advance(Count * Step * sizeof(float));
 }
 
-/// The sums of the even or of the odd k of a block: x[r][k] · weights(k, j), 16 of them, from zero. Leaves
-/// `rows` behind them.
+/// The sums of the even or of the odd k of a block: x[r][k] · weights(k, j), 16 of them, from zero. Advances
+/// `rows` past them.
 template <std::size_t Rows, class Weights>
 TROUPE_INLINE void avx2_sum_half(row_pointers<Rows>& rows, const Weights& weights, vf (&sum)[Rows][parts]) {
   constexpr std::size_t together = 4;
@@ -49,7 +49,7 @@ TROUPE_INLINE void avx2_sum_half(row_pointers<Rows>& rows, const Weights& weight
     avx2_sum_some<Rows, 1, together>(rows, weights, k, sum);
 }
 
-/// Even sums wait in memory while the odd ones are made.
+/// Even sums wait in memory while the odd ones are computed.
 template <std::size_t Rows>
 TROUPE_INLINE void store_half(const vf (&sum)[Rows][parts], float (&to)[Rows][parts][lanes]) {
 #pragma GCC unroll 6
@@ -60,7 +60,7 @@ TROUPE_INLINE void store_half(const vf (&sum)[Rows][parts], float (&to)[Rows][pa
 }
 
 /// c += even + odd for `blocks` blocks.
-/// @param half  half(b, odd) gives the weights of half a block as `avx2_sum_half` takes them
+/// @param half  half(b, odd) returns the weights of half a block as `avx2_sum_half` takes them
 template <std::size_t Rows, class Half>
 TROUPE_INLINE void avx2_blocks(const float* a, std::size_t a_stride, std::size_t blocks, float* c,
                                std::size_t c_stride, const Half& half) {
@@ -83,13 +83,13 @@ TROUPE_INLINE void avx2_blocks(const float* a, std::size_t a_stride, std::size_t
   }
 }
 
-/// Weights of half a block as they lie, pairs of k: shift or mask makes them FP32.
+/// Weights of half a packed block, pairs of k: shift or mask makes them FP32.
 TROUPE_INLINE vf packed_weights(const std::byte* block, bool odd, std::size_t k, std::size_t j) {
   const vi pairs = load_pairs(block + k * 64 + j * lanes * 4);
   return odd ? odd_of(pairs) : even_of(pairs);
 }
 
-/// Where half a block lies that was widened: 16 even rows of 16, then 16 odd ones.
+/// Address of half a widened block: 16 even rows of 16, then 16 odd ones.
 template <class Float>
 TROUPE_INLINE Float* widened_half(Float* panel, std::size_t b, bool odd) {
   return panel + (2 * b + odd) * half_block * 16;
@@ -99,15 +99,15 @@ TROUPE_INLINE vf widened_weights(const float* half, std::size_t k, std::size_t j
   return load(half + k * 16 + j * lanes);
 }
 
-/// What comes next, as much of it in the pass over the odd k of a block as in that over the even: else
-/// memory would be idle in one and late in the other.
+/// Prefetches the next part equally in the passes over odd and even k of a block: otherwise memory is idle in
+/// one and late in the other.
 template <class Fetch>
 TROUPE_INLINE void fetch_evenly(Fetch& fetch, bool odd, std::size_t k) {
   if (k % 2 == odd)
     fetch.weights(nullptr, k / 2);
 }
 
-/// A part of a panel as it lies.
+/// A packed part of a panel.
 template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_packed(const float* a, std::size_t a_stride, const std::byte* from,
                                std::size_t blocks, float* c, Fetch& fetch) {
@@ -120,14 +120,14 @@ TROUPE_INLINE void avx2_packed(const float* a, std::size_t a_stride, const std::
   });
 }
 
-/// The same of one that is in L1, while the next part is fetched.
+/// The same for a part in L1, while the next part is prefetched.
 template <std::size_t Rows, std::size_t Lines>
 TROUPE_LOOP void avx2_packed_part(const float* a, std::size_t a_stride, const std::byte* from,
                                   std::size_t blocks, float* c, fetch_coming<Lines> fetch) {
   avx2_packed<Rows>(a, a_stride, from, blocks, c, fetch);
 }
 
-/// The same, and it writes the weights down as FP32, which costs little beside the products.
+/// The same; also stores the weights as FP32, which costs little beside the products.
 /// @param wide  [blocks] widened blocks
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_widening_part(const float* a, std::size_t a_stride, const std::byte* from,

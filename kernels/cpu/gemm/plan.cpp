@@ -29,7 +29,7 @@ constexpr std::array<std::pair<kernel, const char*>, num_product_kernels> kernel
     {kernel::integer_tiles, "integer_tiles"},
 }};
 
-constexpr std::size_t streamed_tile_rows = 32; // of a matrix unit's kernels for weights from memory
+constexpr std::size_t streamed_tile_rows = 32; // of a matrix unit's kernels for streamed weights
 constexpr std::size_t most_part_rows = 96;     // of a matrix unit's kernels for coded weights
 constexpr std::size_t most_tile_panels = 256;
 

@@ -1,5 +1,5 @@
-// The default plan of each instruction set: which kernel runs for which weights, rows and K, and on tiles of
-// which size, as measured by hand (docs/kernels/). Speed alone depends on it.
+// The default plan of each instruction set: which kernel runs for which weights, rows and K, on tiles of
+// which size, as measured by hand (docs/kernels/). It affects only speed.
 #include <vector>
 
 #include "kernels/cpu/gemm/plan.hpp"
@@ -14,7 +14,7 @@ bool is_quantized(product_kind kind) {
   return kind >= product_kind::int8;
 }
 
-// Up to so many rows are limited by memory on vector units: panels are read by short turns, four side by
+// Up to this many rows are limited by memory on vector units: panels are read in short turns, four side by
 // side, and tiles are small.
 constexpr std::size_t few_rows = 12;
 
@@ -45,7 +45,7 @@ void set_sizes(product_regime& r, product_kind kind) {
     [[fallthrough]];
   case kernel::integers_streams:
   case kernel::integers_row_tiles:
-    // At the beginning of a tile nothing has been fetched yet, so tiles are large.
+    // At the start of a tile nothing has been prefetched, so tiles are large.
     r.tile_panels = 4;
     r.tile_bytes = std::size_t{512} << 10;
     break;
@@ -64,10 +64,10 @@ void set_sizes(product_regime& r, product_kind kind) {
     r.tile_row_bytes = std::size_t{512} << 10;
     r.tile_sums = std::size_t{64} * 1024;
     if (kind == product_kind::int8 || kind == product_kind::int4) {
-      r.part_panels = 4; // weights that are unpacked for BF16 rows are so again for every part
+      r.part_panels = 4; // weights that are unpacked for BF16 rows are unpacked again for every part
     } else {
-      // Sums of 48 KiB at most. With fewer panels rows are read from L2 more often, with more it was no
-      // faster; of long panels fewer, since those that come next lie in L2 beside them.
+      // At most 48 KiB of sums. With fewer panels rows are read from L2 more often, with more it was no
+      // faster; fewer of long panels, since the next ones lie in L2 beside them.
       r.part_rows = 96;
       r.part_panels = 8;
       r.part_bytes = std::size_t{256} << 10;
@@ -76,13 +76,13 @@ void set_sizes(product_regime& r, product_kind kind) {
   }
 }
 
-// Where few rows read panels as streams, tiles are large and few.
+// If few rows read panels as streams, tiles are large and few.
 std::size_t tiles_per_thread(isa set) {
   return set == isa::avx512 || set == isa::amx ? 2 : 8;
 }
 
-/// A regime: up to so many rows, and inputs (K), the kernel runs. Of each kind of weights the lines are in
-/// rising order of rows; the first that fits counts. `set_sizes` has the sizes that go with it.
+/// A regime: the kernel for up to N rows and inputs (K). The lines of each kind of weights have rising rows;
+/// the first that fits counts. `set_sizes` has the sizes.
 struct line {
   std::size_t most_rows;
   kernel kind;
@@ -131,19 +131,20 @@ lines avx512_lines(product_kind kind, bool has_vnni) {
   case product_kind::int4_int8:
     if (!has_vnni)
       return {{any_number, kernel::integers}};
-    // At 16 unpacking once is as fast.
+    // At 16 rows unpacking once is as fast.
     return {{16, kernel::integers_streams}, {any_number, kernel::integers_unpacked}};
   default:
     return portable_lines(kind);
   }
 }
 
-// As AMD's processors want it.
+// For AMD's processors.
 lines avx512_bf16_lines(product_kind kind) {
   switch (kind) {
-  case product_kind::bf16: // fewer keep up with memory in one stream; with more, multiplying decides
+  // Fewer rows keep up with memory in one stream; with more, multiplying is the limit.
+  case product_kind::bf16:
     return {{2, kernel::dots}, {12, kernel::dots_runs}, {any_number, kernel::dots}};
-  case product_kind::bf16_coded: // decoding takes time in which a single stream would stand still
+  case product_kind::bf16_coded: // a single stream would stand still during decoding
     return {{12, kernel::dots_runs}, {any_number, kernel::dots}};
   case product_kind::int8:
   case product_kind::int4:
@@ -170,7 +171,8 @@ lines amx_lines(product_kind kind) {
             {32, kernel::tiles_streamed},
             {96, kernel::tiles},
             {any_number, kernel::tiles_decoded}};
-  case product_kind::int8: // unpacking into memory first takes as long as few rows do in vector registers
+  // For few rows, unpacking into memory takes as long as their products in vector registers.
+  case product_kind::int8:
   case product_kind::int4:
     return {{2, kernel::fma}, {16, kernel::tiles_streamed}, {any_number, kernel::tiles}};
   case product_kind::int8_int8:

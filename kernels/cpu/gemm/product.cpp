@@ -13,15 +13,15 @@ namespace {
 constexpr std::size_t chunk_blocks = 8;
 constexpr std::size_t chunk_k = chunk_blocks * block_k;
 
-// Unpacked weights of a thread: that chunk, or what a matrix unit multiplies at a time. int4 for int8 rows
-// takes what a part's panels take.
-constexpr std::size_t unpacked_bytes = std::size_t{32} << 10;
-static_assert(unpacked_bytes >= chunk_k * panel_columns * sizeof(float));
+// Unpacked weights of a thread: that chunk, or the panels that a matrix unit multiplies at a time. int4 for
+// int8 rows needs the size of a part's panels.
+constexpr std::size_t thread_unpacked_bytes = std::size_t{32} << 10;
+static_assert(thread_unpacked_bytes >= chunk_k * panel_columns * sizeof(float));
 
-// Of each coded panel so much is fetched while rows of the part before are finished.
+// Bytes of each coded panel that are prefetched while rows of the previous part are finished.
 constexpr std::size_t coded_bytes_ahead = 4096;
 
-// Into L2, while what is there already is multiplied.
+// Prefetches into L2, while data that is there already is multiplied.
 void fetch_chunk(const std::byte* chunk, std::size_t bytes) {
   if (chunk != nullptr)
     for (std::size_t line = 0; line < bytes; line += 64)
@@ -45,7 +45,7 @@ rows_and_panels<Element> product_of(const panel_range& range, const Element* a, 
           .run_stride = range.stride * shape.panel_bytes()};
 }
 
-// Coded weights as packed pairs, a part of K at a time, in `decoded`.
+// Decodes coded weights to packed pairs in `decoded`, a part of K at a time, and multiplies them.
 void multiply_decoded(const kernel_table& table, const panel_range& range, const float* a, std::size_t rows,
                       float* c, std::byte* decoded) {
   const packed_matrix& weight = *range.weight;
@@ -116,7 +116,7 @@ void multiply_f32(const kernel_table& table, const packed_matrix& weight, std::s
                       std::min(step, inputs - k), c + p * rows * panel_columns, panel_columns);
 }
 
-// Bytes of a panel that is unpacked whole.
+// Bytes of a panel that is unpacked as a whole.
 std::size_t unpacked_panel_bytes(const packed_matrix& weight) {
   return is_quantized(weight.format()) ? int8_row_sums(weight.inputs()) * panel_columns
                                        : weight.shape().padded_inputs() / block_k * pair_block_bytes;
@@ -125,7 +125,7 @@ std::size_t unpacked_panel_bytes(const packed_matrix& weight) {
 std::size_t unpacked_size(const product_regime& regime, const packed_matrix& weight) {
   return unpacks_panels(regime, weight)
              ? panels_of_part(regime, weight.shape()) * unpacked_panel_bytes(weight)
-             : unpacked_bytes;
+             : thread_unpacked_bytes;
 }
 
 upcoming_panels upcoming(const product_regime& regime, const panel_range& panels, const panel_range& next) {
@@ -158,7 +158,7 @@ std::size_t tile_scratch_bytes(const product_regime& regime, const packed_matrix
     return unpacked_size(regime, weight)
            + ceil_div(part.rows, 16) * 16 * part.panels * panel_columns * sizeof(float);
   };
-  // The last tile of rows may have fewer and yet longer parts: 96 rows are one, 100 are two of 64.
+  // The last tile of rows may have fewer rows but longer parts: 96 rows are one, 100 are two of 64.
   const std::size_t last = tile.rows == 0 ? 0 : rows % tile.rows;
   return std::max(bytes_of_tile(tile.rows), last == 0 ? 0 : bytes_of_tile(last));
 }
@@ -173,12 +173,12 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
     const packed_shape& shape = next.weight->shape();
     const std::size_t count = std::min(next.count, panels_of_part(work.regime, shape));
     if (shape.format == packed_format::bf16_coded && !unpacks) {
-      // Who decodes panels beside products fetches them, but not while rows are finished.
+      // Kernels that decode panels beside products prefetch them, but not while rows are finished.
       fetch.begin(next.weight->panel(next.first), shape.panel_bytes(),
                   std::min(shape.panel_bytes(), coded_bytes_ahead), count, work.rows);
     } else {
-      // Steps are products of tiles and finished rows. Products with unpacked weights make no steps of their
-      // own, so that a part of the next panels is not fetched then.
+      // Steps are products of tiles and finished rows. Products with unpacked weights make no steps
+      // themselves, so a part of the next panels is not prefetched then.
       const std::size_t blocks =
           ceil_div(weight.inputs(), work.regime.kernel == product_kernel::integer_tiles ? 64 : 32);
       fetch.begin(next.weight->panel(next.first), shape.panel_bytes(), shape.panel_bytes(), count,
@@ -232,7 +232,7 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, const 
                                weight.inputs(), c + p * c_stride);
     } else if (is_quantized(shape.format)) {
       multiply_unpacked_tiles(table, weight, product.a, rows, panels.first, panels.count, c, c_stride,
-                              scratch, unpacked_bytes);
+                              scratch, thread_unpacked_bytes);
     } else {
       product.blocks = shape.padded_inputs() / block_k;
       const bool coded = shape.format == packed_format::bf16_coded && !unpacked;
@@ -249,7 +249,7 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, const 
     multiply_f32(table, weight, regime.turn_inputs, x, rows, panels.first, panels.count, c);
   else if (is_quantized(weight.format()) && layout == row_layout::bf16_dots)
     multiply_quantized_dots(table, panels, reinterpret_cast<const bfloat16*>(x), dot_stride(weight.inputs()),
-                            rows, c, scratch, unpacked_bytes);
+                            rows, c, scratch, thread_unpacked_bytes);
   else if (is_quantized(weight.format()))
     multiply_quantized(table, regime, panels, x, stride, rows, c, expanded, upcoming(regime, panels, next));
   else if (layout == row_layout::bf16_dots)

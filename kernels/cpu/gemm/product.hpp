@@ -1,4 +1,4 @@
-// One tile of a product of rows and packed weights: what gemm and expert_ffn share.
+// One tile of a product of rows and packed weights: the common part of gemm and expert_ffn.
 #pragma once
 
 #include <algorithm>
@@ -24,22 +24,22 @@ struct tile_work {
   const kernel_table& table;    // of the regime's set
   const product_regime& regime; // of the whole product's rows
   panel_range panels;
-  /// Rows for products as `row_map` has them.
+  /// Rows for products in the layout of `row_map`.
   const std::byte* a = nullptr;
   std::size_t rows = 0;
-  /// What the same thread will multiply next: is fetched meanwhile.
+  /// The thread's next tile, which is prefetched meanwhile.
   panel_range next{};
 };
 
-/// Its parts.
+/// The parts of a tile.
 tile_shape part_of(const tile_work& work);
 
 /// Scratch of `multiply_tile`, bytes.
 std::size_t tile_scratch_bytes(const product_regime& regime, const packed_matrix& weight, std::size_t rows,
                                const tile_shape& tile);
 
-/// Unpacks what has to be before panels [first, first + count) of the tile meet their rows. `fetch`: what is
-/// to come after them.
+/// Unpacks, if needed, panels [first, first + count) of the tile before their products. `fetch`: what comes
+/// afterwards.
 void begin_panels(const tile_work& work, const panel_range& panels, const panel_range& next,
                   std::byte* scratch, panel_fetch& fetch);
 
@@ -47,8 +47,8 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
 tile_sums multiply_part(const tile_work& work, const panel_range& panels, const panel_range& next,
                         std::size_t row, std::size_t rows, std::byte* scratch, panel_fetch& fetch);
 
-/// Calls `finish(panels, row, rows, sums, fetch)` for the parts of a tile, rows counted within the tile. Who
-/// finishes a row steps `fetch`.
+/// Calls `finish(panels, row, rows, sums, fetch)` for the parts of a tile, rows counted within the tile.
+/// `finish` steps `fetch` for each row.
 template <class Finish>
 void multiply_tile(const tile_work& work, std::byte* scratch, const Finish& finish) {
   const tile_shape part = part_of(work);

@@ -14,7 +14,7 @@ row_layout layout_for(const product_regime& regime, const packed_matrix& weight)
   return layout_of(regime.kernel, kind_of(weight.format(), weight.rows()));
 }
 
-// Panels of a run, a whole number of pairs of gate and up; what is left over of all runs is no run.
+// Panels of a run, a whole number of pairs of gate and up; the remainder belongs to no run.
 std::size_t panels_of_run(const packed_matrix& weight, const tile_shape& tile) {
   const std::size_t unit = tile.runs * weight.shape().interleave;
   return weight.shape().panels() / unit * weight.shape().interleave;

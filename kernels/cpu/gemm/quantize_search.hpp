@@ -1,7 +1,7 @@
-// How far quantized weights are from their own: what the search for scales spends its time on. Included by
-// isa_kernels.cpp only.
+// The error of quantized weights, which takes most of the time of the search for scales. Included only by
+// isa_kernels.cpp.
 //
-// Every square is rounded, and added in 16 lanes: the same error, and so the same choice, everywhere.
+// Every square is rounded, and added in 16 lanes: so error and choice are the same everywhere.
 #pragma once
 
 #include "kernels/cpu/simd/v16.hpp"
@@ -9,8 +9,8 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// (w − q · step)², q = w · inverse rounded to the nearest of −8 … 7, ties to even: adding and taking away
-/// 1.5 · 2²³ does that.
+/// (w − q · step)², q = w · inverse rounded to the nearest of −8 … 7, ties to even, by adding and subtracting
+/// 1.5 · 2²³.
 TROUPE_INLINE v16 int4_squared_errors(const v16& w, const v16& step, const v16& inverse) {
   const vf rounder = set1(12582912.0F);
   return each_part([&](std::size_t p) {
@@ -30,8 +30,8 @@ TROUPE_FLAT float int4_error(const float* weights, std::size_t count, float step
   return sum_of(sums);
 }
 
-// Where the largest weight of a group lands: beyond 8.75 it is clipped so hard that nothing gains, below 6.25
-// levels are wasted.
+// Levels of a group's largest weight: beyond 8.75 it is clipped too hard to gain, below 6.25 levels are
+// wasted.
 constexpr float most_levels = 8.75F;
 constexpr float fewest_levels = 6.25F;
 

@@ -1,5 +1,5 @@
-// Products of a few rows with one panel of quantized weights. Included by the
-// kernels of each instruction set only.
+// Products of a few rows with one panel of quantized weights. Included only by the kernels of each
+// instruction set.
 #pragma once
 
 #include "kernels/cpu/gemm/fma.hpp"
@@ -146,12 +146,11 @@ struct quant_direct_kernel {
           weights[j].unpack(from + j * lanes * 4, [&](std::size_t i, vf w) {
             const float* x = a + i % 2 * half_block + (k + i) / 2;
 #pragma GCC unroll 16
-            for (std::size_t r = 0; r < Rows; ++r) {
+            for (std::size_t r = 0; r < Rows; ++r)
               if (i % 2 == 0)
                 even[r][j] = fma(set1(x[r * a_stride]), w, even[r][j]);
               else
                 odd[r][j] = fma(set1(x[r * a_stride]), w, odd[r][j]);
-            }
           });
 #pragma GCC unroll 16
       for (std::size_t r = 0; r < Rows; ++r)

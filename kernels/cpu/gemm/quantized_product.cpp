@@ -6,13 +6,13 @@ namespace troupe::kernels::cpu {
 
 namespace {
 
-// Panels that a matrix unit multiplies a tile of rows with at a time.
+// Panels that a matrix unit multiplies with a tile of rows at a time.
 constexpr std::size_t unpacked_panels = 4;
 
-// Panels that dot products take at a time: 16 KiB of each are unpacked.
+// Panels that dot products use at a time: 16 KiB of each are unpacked.
 constexpr std::size_t unpacked_dot_panels = 2;
 
-// Without enough panels for runs, any kernel of the same rows.
+// With too few panels for runs, any kernel for the same rows.
 integer_product* integer_product_of(const quant_table& quant, product_kernel kernel) {
   switch (kernel) {
   case product_kernel::integers_streams:

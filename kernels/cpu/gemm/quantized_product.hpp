@@ -1,5 +1,5 @@
-// Tiles of products with quantized weights, and with others that a matrix unit has unpacked: what product.cpp
-// hands on.
+// Tiles of products with quantized weights, and with other weights that are unpacked for a matrix unit.
+// Called by product.cpp.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace troupe::kernels::cpu {
 
-/// A panel of quantized weights, taken apart.
+/// The parts of a panel of quantized weights.
 quant_panel panel_of(const packed_matrix& weight, std::size_t index);
 
-/// c[runs][panels][rows][16] = rows times weights, scales applied. `c` comes zeroed, but for integer
+/// c[runs][panels][rows][16] = rows times weights, scales applied. `c` must be zero, except for integer
 /// products.
-/// @param a         rows for products, or for integer products where the weights want them so,
-///                  `a_stride` floats apart
+/// @param a         rows for products or, if the weights require it, for integer products, `a_stride` floats
+/// apart
 /// @param expanded  scratch for 256 of K of a panel as FP32
 void multiply_quantized(const kernel_table& table, const product_regime& regime, const panel_range& range,
                         const float* a, std::size_t a_stride, std::size_t rows, float* c, float* expanded,

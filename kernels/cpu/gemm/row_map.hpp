@@ -1,4 +1,4 @@
-// How the rows of a product lie in memory.
+// The memory layout of a product's rows.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace troupe::kernels::cpu {
 
-/// Floats between rows for products: K padded to blocks of 32, and one cache line more, so that the rows of a
-/// register block do not fall into one set of the L1 cache when K is a power of two.
+/// Floats between rows for products: K padded to blocks of 32, plus a cache line, so that the rows of a
+/// register block do not share a set of the L1 cache when K is a power of two.
 constexpr std::size_t product_stride(std::size_t k) {
   return (k + 31) / 32 * 32 + 16;
 }
 
-/// The same of BF16 between rows for dot products.
+/// The same for rows of BF16 for dot products.
 constexpr std::size_t dot_stride(std::size_t k) {
   return (k + 31) / 32 * 32 + 32;
 }
@@ -28,17 +28,17 @@ constexpr bool in_tiles(row_layout layout) {
 /// Bytes between rows of `inputs` elements, or between tiles of 16.
 std::size_t row_stride_of(row_layout layout, std::size_t inputs);
 
-/// How the rows of a product lie in memory: as its kernel wants them.
+/// The memory layout of rows for one kernel.
 class row_map {
  public:
   row_map(const product_regime& regime, const packed_matrix& weight);
 
   row_layout layout() const { return layout_; }
 
-  /// Bytes of so many rows, a multiple of 64.
+  /// Bytes of N rows, a multiple of 64.
   std::size_t bytes(std::size_t rows) const;
 
-  /// Where row `r` begins. Rows [r, …) are rows for products of their own where r is a multiple of 16.
+  /// Start of row `r`. If r is a multiple of 16, rows [r, …) are themselves rows for products.
   std::size_t offset(std::size_t r) const {
     return in_tiles() ? r / 16 * stride_ + r % 16 * tile_row_bytes : r * stride_;
   }

@@ -1,4 +1,4 @@
-// Rows in tiles of 16 × 32 (`row_layout::bf16_tiles`). Included by the kernels that take them only.
+// Rows in tiles of 16 × 32 (`row_layout::bf16_tiles`). Included only by the kernels that use them.
 #pragma once
 
 #include "kernels/cpu/simd/v16.hpp"

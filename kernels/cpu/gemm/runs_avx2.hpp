@@ -1,8 +1,8 @@
-// Few rows on AVX2, where memory decides. Included by isa_kernels.cpp only, and there for AVX2 only.
+// Products of few rows on AVX2, which are limited by memory. Included only by isa_kernels.cpp, for AVX2.
 //
-// Panels of four runs that lie far apart are read side by side, a short part of K of each in turn, while what
-// comes next of all of them is fetched line by line in turn. Each run is read on from tile to tile: one that
-// began elsewhere every few panels would not be fetched ahead there (docs/kernels/avx2.md).
+// Panels of four runs far apart are read side by side, a short part of K of each in turn, while the following
+// lines of all runs are prefetched in turn. Each run continues from tile to tile: if it began elsewhere every
+// few panels, the processor would not prefetch there (docs/kernels/avx2.md).
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// Rows whose sums registers hold.
+// Rows whose sums fit into registers.
 constexpr std::size_t bf16_run_rows = 4;
 constexpr std::size_t int8_run_rows = 5;
 constexpr std::size_t int4_run_rows = 2;
 
-// Of a part of one run: what comes next of all of them is in L1 before it is read.
+// Bytes of a part of one run: the next parts of all runs are in L1 before they are read.
 constexpr std::size_t part_bytes(std::size_t rows) {
   return rows <= 2 ? 1024 : 2048;
 }
@@ -37,9 +37,9 @@ TROUPE_LOOP void avx2_bf16_runs(const panel_product& product) {
       const float* x = product.a + part.first * block_k;
       const std::byte* from = panel + part.first * panel_block_bytes;
       run_fetch fetch(part.coming, part.coming_stride);
-      // A block of one row is all there is: the sums of two panels fit the registers.
+      // With only one row, the sums of two panels fit into registers.
       constexpr std::size_t together = Rows == 1 ? 2 : 1;
-      for (std::size_t run = 0; run < panel_runs; run += together) {
+      for (std::size_t run = 0; run < panel_runs; run += together)
         if constexpr (Rows == 1)
           avx2_together<1, 2>(x, 0, {from + run * runs.run_stride, from + (run + 1) * runs.run_stride},
                               {sums(run), sums(run + 1)}, fetch);
@@ -47,7 +47,6 @@ TROUPE_LOOP void avx2_bf16_runs(const panel_product& product) {
           avx2_packed<Rows>(x, product.a_stride, from + run * runs.run_stride, part.blocks, sums(run), fetch);
         else
           avx2_together<Rows, 1>(x, product.a_stride, {from + run * runs.run_stride}, {sums(run)}, fetch);
-      }
     });
   }
 }
@@ -57,7 +56,7 @@ static void bf16_runs_avx2(const panel_product& product) {
                                [&]<std::size_t Rows>(std::size_t) { avx2_bf16_runs<Rows>(product); });
 }
 
-/// The rows of an integer product, `stride` bytes apart, of `inputs` of K.
+/// The rows of an integer product, `stride` bytes apart, with K `inputs`.
 struct rows_of_integers {
   const std::byte* a;
   std::size_t stride;
@@ -79,16 +78,14 @@ TROUPE_LOOP void avx2_integer_runs(const rows_of_integers& rows, const quant_pan
     over_parts(runs, cut, p, [&](const run_part& part) {
       run_fetch fetch(part.coming, part.coming_stride, first.has_groups());
       const std::size_t k = part.first * block_k;
-      for (std::size_t run = 0; run < panel_runs; ++run) {
-        if constexpr (Int8) {
+      for (std::size_t run = 0; run < panel_runs; ++run)
+        if constexpr (Int8)
           avx2_int8_packed<Rows>(rows.a + int8_row_narrow(rows.inputs) + k, rows.stride,
                                  panel(run).weights + part.first * int8_block_bytes, part.blocks * block_k,
                                  sums(run), fetch);
-        } else {
+        else
           avx2_int4_packed<Rows>(rows.a, rows.stride, rows.inputs, panel(run), k, part.blocks, sums(run),
                                  fetch);
-        }
-      }
     });
     for (std::size_t run = 0; run < panel_runs; ++run)
       finish_sums<Rows>(rows.a, rows.stride, rows.inputs, panel(run), sums(run));

@@ -1,8 +1,8 @@
-// Products on AMX tiles. Included by amx_kernels.cpp only.
+// Products on AMX tiles. Included only by amx_kernels.cpp.
 //
-// A tile register holds 16 rows of 64 bytes. TDPBF16PS adds in the order that gemm.hpp defines (asked of the
-// silicon in tests/unit/kernels/amx_order_test.cpp), a packed panel's block of 32 of K is a tile as it lies,
-// and a tile's rows do not touch one another: so any cut into tiles gives the same bits.
+// A tile register holds 16 rows of 64 bytes. TDPBF16PS adds in the order that gemm.hpp defines (measured in
+// tests/unit/kernels/amx_order_test.cpp), a packed panel's block of 32 of K is a tile in memory, and a tile's
+// rows are independent: so any partition into tiles gives the same bits.
 #pragma once
 
 #include "kernels/cpu/gemm/row_tiles.hpp"
@@ -13,7 +13,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t sums_of_tile = tile_rows * 16; // FP32 or int32
 
-/// What LDTILECFG reads.
+/// The operand of LDTILECFG.
 struct alignas(64) tile_config {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -30,21 +30,21 @@ struct alignas(64) tile_config {
   }
 };
 
-/// GCC's tile intrinsics do not say that they read memory: what the compiler has in mind to store must be
-/// stored before a tile is loaded from it.
+/// GCC's tile intrinsics do not declare that they read memory: pending stores must be finished before a tile
+/// is loaded from there.
 TROUPE_INLINE void finish_stores() {
   __asm__ volatile("" ::: "memory");
 }
 
-#if !defined(TROUPE_EMULATED_TILES) // a test's own tiles
+#if !defined(TROUPE_EMULATED_TILES) // tests have their own tiles
 TROUPE_INLINE void load_tile_config(const tile_config& config) {
   finish_stores();
-  __asm__ volatile("ldtilecfg %0" : : "m"(config)); // GCC's intrinsic names its first 8 bytes only
+  __asm__ volatile("ldtilecfg %0" : : "m"(config)); // GCC's intrinsic covers only its first 8 bytes
 }
 #endif
 
-/// Tiles are there while it lives. Every kernel has its own, so that any thread can run any kernel; an
-/// unconfigured thread also saves the system 8 KiB at every switch.
+/// Configures the tiles during its lifetime. Every kernel has its own, so that any thread can run any kernel;
+/// an unconfigured thread also saves the system 8 KiB at every switch.
 class tile_session {
  public:
   /// @param last  rows of tiles 3 and 5
@@ -62,11 +62,11 @@ class tile_session {
   tile_session& operator=(const tile_session&) = delete;
 };
 
-/// The same for one or two tiles of rows with up to four panels: tiles 0, 1 and 4 have the rows of the first,
-/// 2, 3 and 5 those of the second or, where there is one, its as well.
+/// The same for one or two tiles of rows with up to four panels: tiles 0, 1 and 4 have the rows of the first;
+/// 2, 3 and 5 those of the second or, if there is only one, of the first.
 class row_pair_session {
  public:
-  /// @param second  rows of the second tile of rows; 0: there is one
+  /// @param second  rows of the second tile of rows; 0: there is only one
   row_pair_session(std::size_t first, std::size_t second) {
     tile_config config(first);
     if (second != 0)
@@ -89,7 +89,7 @@ class row_pair_session {
       _tile_dpbf16ps(c, a, b);                                                                               \
   } while (false)
 
-/// The product with one panel of each stream: `panel`, and those `distance` further on.
+/// The product with one panel of each stream: `panel`, and those at further multiples of `distance`.
 TROUPE_INLINE tile_product with_streams(const tile_product& p, std::size_t panel, std::size_t distance) {
   tile_product step = p;
   step.panel += panel * p.panel_stride;
@@ -99,7 +99,7 @@ TROUPE_INLINE tile_product with_streams(const tile_product& p, std::size_t panel
   return step;
 }
 
-/// Fetches what is to come, and loads one block of stream `s`.
+/// Prefetches ahead, and loads one block of stream `s`.
 TROUPE_INLINE void fetch_block(const tile_product& p, const weight_fetcher& fetcher, std::size_t s,
                                std::size_t offset) {
   const std::byte* far = fetcher(s, offset);
@@ -109,8 +109,8 @@ TROUPE_INLINE void fetch_block(const tile_product& p, const weight_fetcher& fetc
     weight_fetcher::fetch_line<tile_bytes>(far + line, block + line);
 }
 
-/// Sums of one tile of rows with 1, 2 or 4 panels, one block of each panel in turn. `streamed`: weights
-/// come straight from memory and are fetched ahead; or null.
+/// Sums of one tile of rows with 1, 2 or 4 panels, one block of each panel in turn. `streamed`: prefetches
+/// weights that come directly from memory; or null.
 template <bool Integers, std::size_t Panels>
 TROUPE_INLINE void multiply_row_tile(const tile_product& p, const weight_fetcher* streamed) {
   float* c = p.c;
@@ -166,11 +166,11 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const weight_fetcher
   }
 }
 
-// Zeroes register `t`, whose content is not needed any more: a zeroed tile occupies no physical register, and
-// a core that other programs use too has few to rename to (docs/kernels/amx.md, "Tile registers").
+// Zeroes register `t`, whose content is no longer needed: a zeroed tile occupies no physical register, and a
+// core that other programs use, too, has few for renaming (docs/kernels/amx.md, "Tile registers").
 #define TROUPE_RELEASE_TILE(t) _tile_zero(t)
 
-// Register `t` begins the sums of row tile `i`: what is in `c`, or zeros. What it held goes to `before`.
+// Register `t` begins the sums of row tile `i`, with `c` or zeros. Its old content goes to `before`.
 #define TROUPE_BEGIN_SUMS(t, i)                                                                              \
   do {                                                                                                       \
     if (before != nullptr)                                                                                   \
@@ -182,10 +182,10 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const weight_fetcher
   } while (false)
 
 /// Products of two or three tiles of rows, `a_stride` apart, with one panel. Sums are in 0 to 2, rows in 4,
-/// weights in 6; of the `Last` tile of all rows, which may have fewer rows, sums are in 3 and rows in 5. Sums
-/// begin as those at `c` (null: zeros) and stay in their registers; what was there goes to `before` (null:
-/// nowhere), each tile just before its register is needed: stored right after its last product it would be
-/// waited for.
+/// weights in 6. The `Last` tile of all rows, which may have fewer rows, has its sums in 3 and rows in 5.
+/// Sums begin as those at `c` (null: zeros) and stay in their registers. The old sums go to `before` (null:
+/// nowhere), each tile just before its register is needed: storing it right after its last product would wait
+/// for that.
 template <bool Integers, std::size_t RowTiles, bool Last>
 TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, const std::byte* panel,
                                       std::size_t blocks, const float* c, float* before, panel_fetch& fetch) {
@@ -228,7 +228,7 @@ TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, 
     step.template operator()<false>(offset);
 }
 
-/// Streams of panels that one tile of rows meets side by side.
+/// Streams of panels that one tile of rows uses side by side.
 constexpr std::size_t panel_streams = 4;
 
 /// Up to 16 rows: limited by memory alone.
@@ -244,8 +244,7 @@ static void multiply_few_rows(const tile_product& p) {
           });
 }
 
-/// Sums of two tiles of rows with one or two panels, whose weights come straight from memory: every tile that
-/// is loaded is used twice.
+/// Sums of two tiles of rows with one or two panels, directly from memory: every loaded tile is used twice.
 template <bool Integers, std::size_t Panels>
 TROUPE_INLINE void multiply_row_pair(const tile_product& p, const weight_fetcher& fetcher) {
   _tile_zero(0);
@@ -274,7 +273,7 @@ TROUPE_INLINE void multiply_row_pair(const tile_product& p, const weight_fetcher
   }
 }
 
-/// 17 to 32 rows, whose panels come straight from memory.
+/// 17 to 32 rows, with panels directly from memory.
 template <bool Integers>
 static void multiply_streamed_pair(const tile_product& p) {
   const row_pair_session session(tile_rows, p.rows - tile_rows);
@@ -286,10 +285,10 @@ static void multiply_streamed_pair(const tile_product& p) {
           });
 }
 
-/// Tiles of rows that stay in L1 (24 KiB of it) while all panels pass by them.
+/// Tiles of rows that stay in L1 (24 KiB of it) during all panels.
 constexpr std::size_t row_tiles_in_l1 = 24;
 
-/// `RowTiles` tiles of rows from the `first` on with all panels, a part of K after another.
+/// `RowTiles` tiles of rows from the `first` on with all panels, one part of K after another.
 template <bool Integers, std::size_t RowTiles, bool Last>
 static void multiply_row_group(const tile_product& p, std::size_t first, panel_fetch& fetch) {
   const std::size_t pieces = (p.blocks * RowTiles + row_tiles_in_l1 - 1) / row_tiles_in_l1;
@@ -318,7 +317,7 @@ static void multiply_row_group(const tile_product& p, std::size_t first, panel_f
   }
 }
 
-/// More rows: by threes and twos of tiles, while what comes next is fetched.
+/// More rows: three and two tiles at a time, while the next weights are prefetched.
 template <bool Integers>
 static void multiply_many_rows(const tile_product& p) {
   const std::size_t row_tiles = (p.rows + tile_rows - 1) / tile_rows;

@@ -1,6 +1,6 @@
-// What AVX2's products fetch into L1 while they read a panel: `weights` of a fetch is called for each line of
-// it, `scales` for each line of group scales of int4. Inlined always: a function that only fetches has no
-// effect that the compiler knows of, and it leaves out the call. Included by AVX2's kernels only.
+// Prefetches of AVX2's products into L1 while they read a panel: `weights` is called for each line of it,
+// `scales` for each line of int4 group scales. Always inlined: the compiler omits calls of a function that
+// only prefetches, because it sees no effect. Included only by AVX2's kernels.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// What comes next: one line for `Lines` that are read, or nothing with 0.
+/// The next part: one line for every `Lines` that are read; nothing with 0.
 template <std::size_t Lines>
 struct fetch_coming {
   const std::byte* next = nullptr;

@@ -1,5 +1,5 @@
-// A panel's K, cut into parts that rows pass one after the other. Included by the kernels of AVX2 and AVX-512
-// only.
+// Cuts a panel's K into parts that rows process one after the other. Included only by the kernels of AVX2 and
+// AVX-512.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// Blocks of 32 of K in parts of at most `most`, equal to within a unit, so that each can fetch as much of
-/// the next one as it reads. Cut once for all panels: dividing takes as long as a block of few rows.
+/// Blocks of 32 of K in parts of at most `most`, equal to within a unit, so that each part can prefetch as
+/// much as it reads. Computed once for all panels: dividing takes as long as a block of few rows.
 class panel_parts {
  public:
-  /// @param unit  blocks that stay together; one unit may be more than `most`
+  /// @param unit  blocks that stay together; may exceed `most`
   panel_parts(std::size_t blocks, std::size_t most, std::size_t unit) : blocks_(blocks), unit_(unit) {
     const std::size_t units = (blocks + unit - 1) / unit;
     const std::size_t units_of_part = larger(most / unit, 1);
@@ -26,7 +26,7 @@ class panel_parts {
   /// Calls `part(first, end)`, blocks, for each.
   template <class Part>
   inline __attribute__((always_inline)) void for_each(const Part& part) const {
-    std::size_t longer = longer_; // so many parts have a unit more
+    std::size_t longer = longer_; // number of parts with an extra unit
     for (std::size_t first = 0; first < blocks_;) {
       const std::size_t end = smaller(first + least_ + (longer > 0 ? unit_ : 0), blocks_);
       longer -= longer > 0 ? 1 : 0;

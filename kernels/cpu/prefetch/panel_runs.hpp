@@ -1,6 +1,6 @@
-// Panels of four runs that lie far apart, read side by side, and what comes next of them fetched line by line
-// in turn: how few rows reach the memory's rate (docs/kernels/avx2.md, "Four runs of panels"). Included by
-// the kernels of AVX2 and AVX-512 only.
+// Panels of four runs far apart, read side by side, with the following lines of all runs prefetched in turn:
+// so few rows reach the memory's bandwidth (docs/kernels/avx2.md, "Four runs of panels"). Included only by
+// the kernels of AVX2 and AVX-512.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ TROUPE_INLINE void fetch_line(const std::byte* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
 }
 
-/// What comes next of four runs of panels, a line of each in turn. A loop that reads so is 1.2 to 1.3 times
-/// as fast as one that reads a single run: what the processor fetches for itself seems to begin again on
-/// every page of 4 KiB, and with one run everything waits for that.
+/// Prefetches the following lines of four runs of panels in turn. Such a loop is 1.2 to 1.3 times as fast as
+/// one that reads a single run: the processor's own prefetching seems to restart on every page of 4 KiB, and
+/// a single run waits for that.
 class run_fetch {
  public:
-  /// @param first   what comes next of the first run
+  /// @param first   what comes next in the first run
   /// @param stride  bytes between runs
   /// @param scales  whether it begins with a line of group scales
   __attribute__((always_inline)) run_fetch(const std::byte* first, std::size_t stride, bool scales = false)
@@ -39,7 +39,7 @@ class run_fetch {
     }
   }
 
-  /// For the one line of scales that is read of each run.
+  /// For the single line of scales of each run.
   __attribute__((always_inline)) void scales() {
     fetch_line(scales_);
     scales_ += stride_;
@@ -52,7 +52,7 @@ class run_fetch {
   std::ptrdiff_t step_;
 };
 
-/// Panels of all runs.
+/// The panels of all runs.
 struct run_panels {
   const std::byte* first; // weights of the first run's first panel
   std::size_t run_stride; // bytes
@@ -61,23 +61,23 @@ struct run_panels {
   std::size_t blocks; // of 32 of K
   std::size_t block_bytes;
   const upcoming_panels& next;
-  /// Of int4: parts are then what a line of group scales leads.
+  /// For int4: parts are then the blocks of a line of group scales.
   int4_layout layout{};
 
-  /// Parts of at most so many bytes.
+  /// Parts of at most N bytes.
   panel_parts parts(std::size_t bytes) const {
     return {blocks, bytes / block_bytes, layout.blocks_of_unit()};
   }
 
-  /// Where block `b` of a panel begins, or the line of scales that leads it.
+  /// Start of block `b` of a panel, or of the line of scales before it.
   std::size_t offset_of(std::size_t b) const {
     return layout.has_groups() ? layout.bytes(b) : b * block_bytes;
   }
 
-  /// The panels at place `p` of their runs.
+  /// The panels at index `p` of their runs.
   upcoming_panels at(std::size_t p) const { return {first + p * panel_stride, 1, run_stride}; }
 
-  /// What comes after panel `p`; something that is there already where nothing comes.
+  /// What comes after panel `p`; at the end, data that is already in the cache.
   upcoming_panels behind(std::size_t p) const {
     if (p + 1 < panels)
       return at(p + 1);
@@ -85,17 +85,17 @@ struct run_panels {
   }
 };
 
-/// A part of K of the panels at one place of every run.
+/// A part of K of the panels at one index of every run.
 struct run_part {
   std::size_t first; // blocks of K
   std::size_t blocks;
-  /// The same place's next part, or the next place's first.
+  /// The next part at the same index, or the first part of the next index.
   const std::byte* coming;
   std::size_t coming_stride; // bytes between runs
 };
 
-/// Calls `part(run_part)` for the parts of the panels at place `p`, at most so many bytes of each run, or
-/// what a line of group scales leads. Each fetches as much as it has.
+/// Calls `part(run_part)` for the parts of the panels at index `p`: at most N bytes of each run, or the
+/// blocks of a line of group scales. Each prefetches as much as it has.
 template <class Part>
 TROUPE_INLINE void over_parts(const run_panels& runs, const panel_parts& cut, std::size_t p,
                               const Part& part) {

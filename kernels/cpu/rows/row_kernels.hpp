@@ -1,5 +1,5 @@
-// Kernels on single rows: norms, activations, RoPE, softmax, sums. Included by the
-// kernels of each instruction set only.
+// Kernels on single rows: norms, activations, RoPE, softmax, sums. Included only by the kernels of each
+// instruction set.
 #pragma once
 
 #include <limits>
@@ -37,6 +37,9 @@ TROUPE_INLINE void with_activation(activation kind, const Function& function) {
   case activation::gelu_erf:
     function.template operator()<activation::gelu_erf>();
     break;
+  case activation::clamped_glu:
+    function.template operator()<activation::clamped_glu>();
+    break;
   }
 }
 
@@ -52,7 +55,7 @@ TROUPE_FLAT void finish_rows(const finish_block& block) {
         if (block.bias != nullptr)
           y = add(y, load_some(block.bias + i, n));
         if (block.accumulate)
-          y = add(load_some(to + i, n), y);
+          y = fma(splat(block.factor), y, load_some(to + i, n));
         if (n == 16)
           store_result16(to + i, y);
         else
@@ -62,7 +65,7 @@ TROUPE_FLAT void finish_rows(const finish_block& block) {
   }
 }
 
-/// 16 BF16 values of a row for products from column `column` on; those past `count` become zero.
+/// Stores 16 BF16 values of a row for products from column `column` on; those past `count` become zero.
 TROUPE_INLINE void store_product_columns(const v16& h, std::size_t count, std::size_t column, std::byte* out,
                                          row_layout layout) {
   if (layout == row_layout::bf16_tiles || layout == row_layout::bf16) {
@@ -113,12 +116,12 @@ TROUPE_FLAT void activate_rows(const activation_block& b) {
         v16 g = load_some(b.gate + at, n);
         if (b.gate_bias != nullptr)
           g = add(g, load_some(b.gate_bias + i, n));
-        v16 h = activated<Kind>(g);
+        v16 h = activated<Kind>(g, b.limit);
         if (b.up != nullptr) {
           v16 u = load_some(b.up + at, n);
           if (b.up_bias != nullptr)
             u = add(u, load_some(b.up_bias + i, n));
-          h = mul(h, u);
+          h = mul(h, gated_up<Kind>(u, b.limit));
         }
         if (b.layout == row_layout::f32)
           store_some(reinterpret_cast<float*>(out) + b.column + i, n, h);
@@ -132,16 +135,17 @@ TROUPE_FLAT void activate_rows(const activation_block& b) {
   });
 }
 
-static void activate_row(activation kind, const std::byte* gate, dtype gate_type, const std::byte* up,
-                         dtype up_type, std::size_t count, std::byte* out, dtype out_type) {
+static void activate_row(activation kind, float limit, const std::byte* gate, dtype gate_type,
+                         const std::byte* up, dtype up_type, std::size_t count, std::byte* out,
+                         dtype out_type) {
   with_activation(kind, [&]<activation Kind>() {
     with_type(gate, gate_type, [&](const auto* g) {
       with_type(up, up_type, [&](const auto* u) {
         with_type(out, out_type, [&](auto* to) {
           for_each_16(count, [&](std::size_t i, std::size_t n) {
-            v16 h = activated<Kind>(load_some(g + i, n));
+            v16 h = activated<Kind>(load_some(g + i, n), limit);
             if (u != nullptr)
-              h = mul(h, load_some(u + i, n));
+              h = mul(h, gated_up<Kind>(load_some(u + i, n), limit));
             store_some(to + i, n, h);
           });
         });
@@ -163,8 +167,10 @@ TROUPE_FLAT void rms_norm_row(const std::byte* in, dtype in_type, const float* w
     const v16 shift = splat(offset);
     with_type(out, out_type, [&](auto* y) {
       for_each_16(count, [&](std::size_t i, std::size_t n) {
-        const v16 w = add(load_some(weight + i, n), shift);
-        store_some(y + i, n, mul(mul(load_some(x + i, n), r), w));
+        v16 normal = mul(load_some(x + i, n), r);
+        if (weight != nullptr)
+          normal = mul(normal, add(load_some(weight + i, n), shift));
+        store_some(y + i, n, normal);
       });
     });
   });
@@ -177,7 +183,7 @@ static void layer_norm_row(const std::byte* in, dtype in_type, const float* weig
     for_each_16(count, [&](std::size_t i, std::size_t n) { sum = add(sum, load_some(x + i, n)); });
     const float mean = sum_of(sum) / static_cast<float>(count);
     const v16 m = splat(mean);
-    float means[16]; // a row of BF16 could not be filled up with its mean, which need not be one
+    float means[16]; // a BF16 row cannot be padded with its mean, which may be no BF16 number
     store16(means, m);
     v16 squares = splat(0.0F);
     for_each_16(count, [&](std::size_t i, std::size_t n) {
@@ -192,14 +198,6 @@ static void layer_norm_row(const std::byte* in, dtype in_type, const float* weig
         const v16 b = bias != nullptr ? load_some(bias + i, n) : splat(0.0F);
         store_some(y + i, n, fma(normal, w, b));
       });
-    });
-  });
-}
-
-TROUPE_FLAT void add_row(const std::byte* in, dtype in_type, std::size_t count, float* out) {
-  with_type(in, in_type, [&](const auto* x) {
-    for_each_16(count, [&](std::size_t i, std::size_t n) {
-      store_some(out + i, n, add(load_some(out + i, n), load_some(x + i, n)));
     });
   });
 }

@@ -1,4 +1,4 @@
-// Rows shared out to threads, for ops that work row by row.
+// Distributes rows over threads, for ops that work row by row.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace troupe::kernels::cpu {
 
-/// Calls `function(thread, begin, end)` for all rows on the calling thread or, if it is worth forking, for a
-/// part of them on every thread.
+/// Calls `function(thread, begin, end)` for all rows on the calling thread, or for a part of them on every
+/// thread if forking pays.
 template <class Function>
 void over_row_parts(context& ctx, std::size_t rows, bool fork, const Function& function) {
   if (rows == 0)
@@ -20,7 +20,7 @@ void over_row_parts(context& ctx, std::size_t rows, bool fork, const Function& f
     ctx.pool().parallel_dynamic(rows, rows, function);
 }
 
-/// Calls `function(row)` for every row, on all threads when there is enough to do.
+/// Calls `function(row)` for every row, on all threads if there is enough work.
 template <class Function>
 void over_row_ranges(context& ctx, std::size_t rows, std::size_t columns, const Function& function) {
   over_row_parts(ctx, rows, rows * columns >= ctx.plan().least_elements,

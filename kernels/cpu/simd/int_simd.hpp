@@ -1,5 +1,5 @@
-// The integer operations of one instruction set that unpacking and quantizing need. Included by
-// the kernels of each instruction set only.
+// The integer operations of one instruction set for unpacking and quantizing. Included only by the kernels of
+// each instruction set.
 #pragma once
 
 #include "kernels/cpu/simd/simd.hpp"

@@ -1,5 +1,5 @@
-// exp and what is made of it, from fused multiply-adds: the same bits for every vector width. Included by
-// the kernels of each instruction set only.
+// exp and functions built on it, from fused multiply-adds: the same bits for every vector width. Included
+// only by the kernels of each instruction set.
 #pragma once
 
 #include "kernels/activation.hpp"
@@ -7,10 +7,10 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// eˣ for −87 ≤ x ≤ 88.8 within 2 ulp, as p · 2ⁿ before it is multiplied.
+/// eˣ for −87 ≤ x ≤ 88.8 within 2 ulp, as the factors p and 2ⁿ.
 ///
 /// x = n ln 2 + r with |r| ≤ ln 2 / 2, ln 2 split in two (Cody and Waite), eʳ by the polynomial of Cephes'
-/// expf. Where there is no instruction for it, 2ⁿ is applied as 2ⁿ⁻¹ and 2, so that n = 128 still works.
+/// expf. Without an instruction for it, 2ⁿ is applied as 2ⁿ⁻¹ and 2, so that n = 128 still works.
 struct unscaled_exp {
   vf p;
   vf n;
@@ -51,11 +51,10 @@ TROUPE_INLINE v16 sigmoid(const v16& x) {
 
 #if defined(TROUPE_ISA_AVX512)
 
-/// x / (1 + e⁻ˣ) where every |x| is between 2⁻¹⁶ and 80, without dividing, which takes 16 cycles: a
-/// reciprocal from 14 bits on, and Markstein's correction of the quotient by its remainder. It gives the
-/// quotient's bits for all those x (tests/unit/kernels/silu_test.cpp), whatever bits a processor's
-/// approximation has: with r's neighbour, too, where 1 / d lies so near the middle that r might be that one
-/// (docs/kernels/amx.md).
+/// x / (1 + e⁻ˣ) if every |x| is between 2⁻¹⁶ and 80, without a division, which takes 16 cycles: a reciprocal
+/// refined from 14 bits, and Markstein's correction of the quotient by its remainder. It gives the quotient's
+/// bits for all those x (tests/unit/kernels/silu_test.cpp), whatever a processor's approximation is; also for
+/// r's neighbour, if 1 / d lies so near the middle that r might be that one (docs/kernels/amx.md).
 TROUPE_INLINE vf silu_inside(vf x) {
   const vf d = add(set1(1.0F), unscaled_exp(sub(set1(0.0F), x)).product());
   const vf approximate = _mm512_rcp14_ps(d);
@@ -102,16 +101,35 @@ TROUPE_INLINE vf gelu_erf(vf x) {
   return mul(x, select_less(x, set1(0.0F), below, sub(set1(1.0F), below)));
 }
 
+/// g · sigmoid(1.702 g), as g / (1 + e⁻¹·⁷⁰²ᵍ), g = min(x, limit). NaN stays.
+TROUPE_INLINE vf clamped_glu(vf x, vf limit) {
+  const vf g = min(limit, x);
+  return div(g, add(set1(1.0F), exp(mul(g, set1(-1.702F)))));
+}
+
+/// @param limit  of clamped_glu
 template <activation Kind>
-TROUPE_INLINE v16 activated(const v16& x) {
+TROUPE_INLINE v16 activated(const v16& x, float limit) {
   return each_part([&](std::size_t i) {
     if constexpr (Kind == activation::silu)
       return silu(x.part[i]);
     else if constexpr (Kind == activation::gelu_tanh)
       return gelu_tanh(x.part[i]);
+    else if constexpr (Kind == activation::clamped_glu)
+      return clamped_glu(x.part[i], set1(limit));
     else
       return gelu_erf(x.part[i]);
   });
+}
+
+/// What a gated unit multiplies its activation with. NaN stays.
+template <activation Kind>
+TROUPE_INLINE v16 gated_up(const v16& up, float limit) {
+  if constexpr (Kind != activation::clamped_glu)
+    return up;
+  else
+    return each_part(
+        [&](std::size_t i) { return add(max(set1(-limit), min(set1(limit), up.part[i])), set1(1.0F)); });
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -1,4 +1,4 @@
-// Rows dealt to register blocks. Included by the kernels of each instruction set only.
+// Divides rows into register blocks. Included only by the kernels of each instruction set.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 template <std::size_t Most, class Run, class... Arguments>
 TROUPE_INLINE void with_row_count(std::size_t rows, const Run& run, const Arguments&... arguments) {
   [&]<std::size_t... Less>(std::index_sequence<Less...>) {
-    // One of them: as many rows as there are.
+    // Exactly one of them runs: the one for this number of rows.
     ((rows == Less + 1 ? run.template operator()<Less + 1>(arguments...) : void()), ...);
   }
   (std::make_index_sequence<Most>{});
 }
 
-/// Calls `run<Count>(row)` for register blocks of at most `Most` rows, as even as they come: 8 rows are 4
-/// + 4.
+/// Calls `run<Count>(row)` for register blocks of at most `Most` rows, as equal as possible: 8 rows are 4 +
+/// 4.
 template <std::size_t Most, class Run>
 TROUPE_INLINE void in_row_blocks(std::size_t rows, const Run& run) {
   std::size_t blocks = (rows + Most - 1) / Most;

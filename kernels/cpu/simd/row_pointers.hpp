@@ -1,6 +1,6 @@
-// Up to six rows that lie a fixed distance apart, reached from two pointers, as the processor's addresses
-// can: base, base + stride, base + 2 · stride. Left to itself the compiler keeps a pointer for each row, and
-// moves or spills them all at every step. Included by the kernels of AVX2 only.
+// Up to six rows at a fixed distance, addressed from two pointers by the processor's address modes: base,
+// base + stride, base + 2 · stride. Compilers alone keep a pointer for each row, and move or spill them all
+// at every step. Included only by the kernels of AVX2.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class row_pointers {
     keep();
   }
 
-  /// Where row `r` stands, and so many bytes on.
+  /// Address of row `r`, plus an offset in bytes.
   __attribute__((always_inline)) const std::byte* at(std::size_t r, std::size_t offset) const {
     return (r < 3 ? first_ + r * stride_ : fourth_ + (r - 3) * stride_) + offset;
   }
@@ -32,7 +32,7 @@ class row_pointers {
   }
 
  private:
-  // The compiler is to believe that they could be anything, and so cannot make other pointers of them.
+  // Hides the values of the pointers from the compiler, so that it cannot derive further pointers from them.
   __attribute__((always_inline)) void keep() {
     if constexpr (Rows > 3)
       __asm__("" : "+r"(first_), "+r"(fourth_), "+r"(stride_));

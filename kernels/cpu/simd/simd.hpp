@@ -1,10 +1,9 @@
-// Vectors of one instruction set, behind the same few names. Included by
-// the kernels of each instruction set only, isa_kernels.cpp and those that add
-// to it, which are compiled with its flags; everything lives in a namespace of that set, so that no code
-// compiled for one can be linked into another.
+// Vectors of each instruction set under common names. Included only by the kernels of each instruction set:
+// isa_kernels.cpp and the sources that add to it, which are compiled with that set's flags. Everything lives
+// in a namespace of that set, so that no code compiled for one can be linked into another.
 //
-// Every operation here is a single correctly rounded one (or exact), lane by
-// lane: what is written with them gives the same bits for every width.
+// Every operation here is a single correctly rounded (or exact) one, lane by lane. Code written with them
+// gives the same bits for every width.
 #pragma once
 
 #include <bit>
@@ -20,7 +19,7 @@
 #  include <immintrin.h>
 #endif
 
-#if defined(TROUPE_EMULATED_TILES) // a test's
+#if defined(TROUPE_EMULATED_TILES) // those of a test
 #  define TROUPE_ISA_NAMESPACE isa_emulated_amx
 #elif defined(TROUPE_ISA_AVX512)
 #  define TROUPE_ISA_NAMESPACE isa_avx512
@@ -32,14 +31,14 @@
 
 #define TROUPE_INLINE static inline __attribute__((always_inline))
 
-/// Inlines everything that the kernel calls: the body for 16 elements exists twice, for whole blocks and for
+/// Inlines everything that the kernel calls. The body for 16 elements exists twice, for whole blocks and for
 /// the rest of a row, and must not become a call.
 #define TROUPE_FLAT __attribute__((flatten)) static
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// Not the standard library's: a copy of a template that is compiled with this unit's flags could end up where
-// any processor runs it.
+// Replaces the standard library's: a copy of a template that is compiled with this unit's flags could be
+// linked where any processor runs it.
 TROUPE_INLINE std::size_t smaller(std::size_t a, std::size_t b) {
   return a < b ? a : b;
 }
@@ -107,7 +106,7 @@ TROUPE_INLINE vf power_of_two(vf n) {
       _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
 }
 
-/// p · 2ⁿ for a result that is no denormal.
+/// p · 2ⁿ for a result that is not denormal.
 TROUPE_INLINE vf scale_by_power(vf p, vf n) {
   return _mm512_scalef_ps(p, n);
 }
@@ -147,15 +146,15 @@ TROUPE_INLINE vf round_to_bf16(vf x) {
   return odd_of(rounded_bits(x));
 }
 
-/// Two vectors rounded to 32 words, where the processor has the instruction. Only of what arithmetic made,
-/// which is no denormal: it takes those for zeros.
+/// Two vectors rounded to 32 words, if the processor has the instruction. Only for results of arithmetic,
+/// which are not denormal: the instruction treats denormals as zeros.
 TROUPE_INLINE vi rounded_words(vf low, vf high) {
   vi words;
   __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(words) : "v"(high), "v"(low));
   return words;
 }
 
-/// Rounds what arithmetic made, which is no denormal: the instruction takes those for zeros.
+/// Rounds results of arithmetic, which are not denormal: the instruction treats denormals as zeros.
 TROUPE_INLINE void store_result(bfloat16* p, vf x) {
 #  if defined(TROUPE_NATIVE_BF16)
   __m256i rounded;
@@ -317,7 +316,7 @@ TROUPE_INLINE vf fma(vf a, vf b, vf c) {
   return each([&](std::size_t i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
 }
 
-// As x86 has it: the second operand where either is NaN or both are zero.
+// As on x86: the second operand if either is NaN or both are zero.
 TROUPE_INLINE vf max(vf a, vf b) {
   return each([&](std::size_t i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
 }
@@ -338,7 +337,7 @@ TROUPE_INLINE vf absolute(vf a) {
 
 TROUPE_INLINE vf power_of_two(vf n) {
   return each([&](std::size_t i) {
-    const float whole = std::isnan(n.v[i]) ? 0.0F : n.v[i]; // what it multiplies is not a number then either
+    const float whole = std::isnan(n.v[i]) ? 0.0F : n.v[i]; // the product is NaN in any case
     return std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<std::int32_t>(whole) + 127) << 23);
   });
 }
@@ -378,7 +377,7 @@ TROUPE_INLINE vf round_to_bf16(vf x) {
 
 #if !defined(TROUPE_ISA_AVX512)
 
-/// Rounds what arithmetic made.
+/// Rounds results of arithmetic.
 TROUPE_INLINE void store_result(bfloat16* p, vf x) {
   store_bf16(p, x);
 }

@@ -1,5 +1,5 @@
-// Sixteen FP32 numbers at a time, in as many vectors as that takes: the width in which sums over rows are
-// defined. Included by the kernels of each instruction set only, as simd.hpp.
+// Sixteen FP32 numbers, in as many vectors as needed: the width for which sums over rows are defined.
+// Included only by the kernels of each instruction set, like simd.hpp.
 #pragma once
 
 #include "kernels/cpu/simd/simd.hpp"
@@ -42,7 +42,7 @@ TROUPE_INLINE void store16(bfloat16* p, const v16& x) {
     store_bf16(p + i * lanes, x.part[i]);
 }
 
-/// As `store16`, of what arithmetic made.
+/// As `store16`, for results of arithmetic.
 TROUPE_INLINE void store_result16(float* p, const v16& x) {
   store16(p, x);
 }
@@ -56,12 +56,11 @@ TROUPE_INLINE void store_result16(bfloat16* p, const v16& x) {
 template <class T>
 TROUPE_INLINE v16 load_tail(const T* p, std::size_t count, float fill) {
   T values[16];
-  for (std::size_t i = 0; i < 16; ++i) {
+  for (std::size_t i = 0; i < 16; ++i)
     if constexpr (sizeof(T) == 4)
       values[i] = i < count ? p[i] : fill;
     else
       values[i] = i < count ? p[i] : to_bfloat16(fill);
-  }
   return load16(values);
 }
 
@@ -99,7 +98,7 @@ TROUPE_INLINE v16 max(const v16& a, const v16& b) {
 
 #if defined(TROUPE_ISA_AVX2) || defined(TROUPE_ISA_AVX512)
 
-// Lanes 8 apart have met: then 4, 2 and 1.
+// Lanes 8 apart are joined already; then 4, 2 and 1.
 template <class Op>
 TROUPE_INLINE float join(__m256 x, const Op& op) {
   const __m128 four = op(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -155,8 +154,7 @@ TROUPE_INLINE float max_of(const v16& x) {
 
 #endif
 
-/// Calls `function(offset, count)` for every 16 elements of a row, the last
-/// possibly fewer.
+/// Calls `function(offset, count)` for every 16 elements of a row; the last call may have fewer.
 template <class Function>
 TROUPE_INLINE void for_each_16(std::size_t count, const Function& function) {
   std::size_t i = 0;

@@ -1,7 +1,7 @@
 // Kernels of AMX: AVX-512's, with products of BF16 weights and attention on tiles. Compiled with the flags of
 // both (CMakeLists.txt).
 #if defined(__GNUC__)
-#  pragma GCC diagnostic ignored "-Wunused-function" // of the headers' kernels only some are needed here
+#  pragma GCC diagnostic ignored "-Wunused-function" // only some of the headers' kernels are used here
 #endif
 
 // Every processor with AMX has AVX512_BF16.

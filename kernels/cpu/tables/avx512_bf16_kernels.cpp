@@ -1,7 +1,7 @@
 // Kernels of AVX-512 with dot products of BF16: AVX-512's, with other products of BF16 weights. Compiled with
 // the flags of both (CMakeLists.txt).
 #if defined(__GNUC__)
-#  pragma GCC diagnostic ignored "-Wunused-function" // of the headers' kernels only some are needed here
+#  pragma GCC diagnostic ignored "-Wunused-function" // only some of the headers' kernels are used here
 #endif
 
 #define TROUPE_NATIVE_BF16

@@ -64,7 +64,6 @@ static constexpr kernel_table make_table(isa set) {
   table.activate_row = activate_row;
   table.rms_norm_row = rms_norm_row;
   table.layer_norm_row = layer_norm_row;
-  table.add_row = add_row;
   table.scale_row = scale_row;
   table.rope_half = rope_half;
   table.rope_interleaved = rope_interleaved;

@@ -1,4 +1,4 @@
-// What every instruction set must provide: the arithmetic of the ops on rows and panels, without threads.
+// The table of kernels that every instruction set provides: single-threaded arithmetic on rows and panels.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,26 @@
 
 namespace troupe::kernels {
 
-/// A row block of attention: `tokens` query rows of one sequence, the `group` heads of one KV head.
+/// A row block of attention: `tokens` query rows of one sequence, with the `group` heads of one KV head.
 struct attention_block {
-  /// Key tiles and value tiles of 16 tokens, in order of position, `num_tiles` of them.
+  /// Key tiles and value tiles of 16 tokens, in order of position, `num_tiles` of them. Null value tiles: the
+  /// cache is latent, f32 or bf16, and values are the first `value_dim` numbers of the keys.
   const std::byte* const* key_tiles = nullptr;
   const std::byte* const* value_tiles = nullptr;
   std::size_t num_tiles = 0;
   dtype cache_type = dtype::bf16;
+  /// Numbers of a key and of a value.
   std::size_t head_dim = 0;
+  std::size_t value_dim = 0;
   /// Queries: row (t, g) at `query[t] + g · head_dim` elements of `query_type`.
   const std::byte* const* query = nullptr;
   dtype query_type = dtype::f32;
-  /// Outputs, likewise.
+  /// Outputs: row (t, g) at `output[t] + g · value_dim`.
   std::byte* const* output = nullptr;
   dtype output_type = dtype::f32;
   std::size_t tokens = 0;
   std::size_t group = 0;
-  /// [tokens]: keys first_key[t] ≤ k < end_key[t] are seen.
+  /// [tokens]: keys first_key[t] ≤ k < end_key[t] are visible.
   const std::size_t* first_key = nullptr;
   const std::size_t* end_key = nullptr;
   float scale = 1.0F;
@@ -36,28 +39,35 @@ struct attention_block {
   const float* sinks = nullptr;
   /// `attention_scratch_bytes` of 64-byte aligned memory.
   std::byte* scratch = nullptr;
+  /// For a latent cache `latent_values_bytes` of 64-byte aligned memory.
+  std::byte* latent_values = nullptr;
 };
 
 /// Keys of a chunk (attention.hpp).
 inline constexpr std::size_t attention_chunk = 32;
 
-/// Chunks that a block of few rows takes at a time: scores of all, softmax of all, values of all. What the
-/// steps of one chunk wait for, those of the others fill.
+/// Chunks that a block of few rows processes at a time: scores of all, softmax of all, values of all. The
+/// steps of one chunk fill the waiting time of the others.
 inline constexpr std::size_t attention_span_chunks = 4;
 inline constexpr std::size_t attention_span_rows = 16; // at most
 
 /// Scratch of a block: per row (padded to 16) a query and an accumulator (both padded), 32 scores, as many
-/// probabilities and four numbers; a chunk's keys and values, and what two tiles of rows get of it; of few
-/// rows the scores and two numbers of the other chunks of a span.
+/// probabilities and four numbers; a chunk's keys and values, and its contribution to two tiles of rows; for
+/// few rows the scores and two numbers of the other chunks of a span. `head_dim`: of keys.
 [[gnu::always_inline]] constexpr std::size_t attention_scratch_bytes(std::size_t rows, std::size_t head_dim) {
   const std::size_t dim = (head_dim + 31) / 32 * 32;
   const std::size_t span = (attention_span_chunks - 1) * attention_span_rows * (attention_chunk + 2);
   return ((rows + 15) / 16 * 16 * (2 * dim + 64 + 16) + 64 * dim + span) * sizeof(float);
 }
 
-/// How "rows for products" lie, which kernels multiply with panels.
+/// Bytes of a chunk's values of a latent cache, as two value tiles.
+[[gnu::always_inline]] constexpr std::size_t latent_values_bytes(dtype type, std::size_t value_dim) {
+  return bytes_of(type, attention_chunk * ((value_dim + 15) / 16 * 16));
+}
+
+/// Layouts of "rows for products", which kernels multiply with panels.
 enum class row_layout : std::uint8_t {
-  /// [K] as they are.
+  /// [K], unchanged.
   f32,
   /// BF16 values as FP32, K padded to 32, in blocks of 32: 16 even k, then 16 odd k.
   bf16_split,
@@ -70,26 +80,26 @@ enum class row_layout : std::uint8_t {
   /// Integers, K padded to 64, in tiles of 16 rows × 64 k, then the 16 rows' scales:
   /// [rows / 16]([K / 64][16 rows][64 k], [16] FP32).
   int8_tiles,
-  /// [K] in BF16: between two products, where a row's scale waits for the whole row.
+  /// [K] in BF16: between two products, if a row's scale must wait for the whole row.
   bf16,
 };
 
-/// Prefetches the panels that are multiplied next into L2, evenly over the `steps` of the present product:
-/// 256 bytes of each panel in turn. One panel after the other would reach less than half of the bandwidth,
-/// and larger pieces would delay the loads of the product. The last piece of a panel may end behind the
-/// panel. Always inlined: units of several instruction sets use it.
+/// Prefetches the next panels into L2, evenly over the `steps` of the present product: 256 bytes of each
+/// panel in turn. One panel after the other would reach less than half of the bandwidth, and larger pieces
+/// would delay the product's loads. The last piece of a panel may end after the panel. Always inlined: units
+/// of several instruction sets use it.
 struct panel_fetch {
   const std::byte* at = nullptr;
   std::size_t stride = 0; // bytes between panels
   std::size_t panels = 0;
-  std::size_t panel = 0; // the one whose turn it is
+  std::size_t panel = 0; // the next one
   std::size_t left = 0;  // turns
   std::size_t turns = 0; // of all
   std::size_t steps = 0;
   std::size_t owed = 0; // turns, times `steps`
 
-  /// The first `bytes` of `count` panels from `first` on, `panel_bytes` apart, within `num_steps` calls of
-  /// `step`.
+  /// Prefetches the first `bytes` of `count` panels from `first` on, `panel_bytes` apart, within `num_steps`
+  /// calls of `step`.
   inline __attribute__((always_inline)) void begin(const std::byte* first, std::size_t panel_bytes,
                                                    std::size_t bytes, std::size_t count,
                                                    std::size_t num_steps) {
@@ -123,8 +133,8 @@ struct panel_fetch {
 
 /// A product of rows in tiles with panels: c[p][r][0 … 15] = a[r] · panel p, or += with `accumulate`.
 struct tile_product {
-  /// First tile of the rows; tiles of the next 16 rows follow `a_stride` bytes later. What lies in the rows
-  /// of the last tile past `rows` is read and changes nothing.
+  /// First tile of the rows; tiles of the next 16 rows follow `a_stride` bytes later. Rows of the last tile
+  /// past `rows` are read and have no effect.
   const std::byte* a = nullptr;
   std::size_t a_stride = 0;
   std::size_t rows = 0;
@@ -134,17 +144,16 @@ struct tile_product {
   std::size_t panel_stride = 0;
   std::size_t panels = 0;
   std::size_t blocks = 0;
-  /// [panels][rows padded to 16][16], `c_stride` floats between panels; of integers int32. Padding rows get
-  /// anything.
+  /// [panels][rows padded to 16][16], `c_stride` floats between panels; int32 for integers. Padding rows are
+  /// undefined.
   float* c = nullptr;
   std::size_t c_stride = 0;
   bool accumulate = false;
-  /// Up to 32 rows: whether panels come from memory, so that fetching ahead pays; false for panels made in
-  /// L1.
+  /// For up to 32 rows: panels come from memory, so that prefetching pays; false for panels in L1.
   bool streamed = true;
-  /// And what is multiplied next.
+  /// The panels of the next product.
   upcoming_panels next{};
-  /// More rows: what to fetch meanwhile, a step per block, panel and 16 rows; or null.
+  /// For more rows: what to prefetch, in steps of a block, panel and 16 rows; or null.
   panel_fetch* fetch = nullptr;
 };
 
@@ -152,35 +161,35 @@ struct tile_product {
 /// of 32 of K.
 template <class Element>
 struct rows_and_panels {
-  /// Of the first block; `a_stride` elements between rows.
+  /// Address in the first block; `a_stride` elements between rows.
   const Element* a = nullptr;
   std::size_t a_stride = 0;
   std::size_t rows = 0;
-  /// Likewise; `panel_stride` bytes between panels.
+  /// Address in the first block; `panel_stride` bytes between panels.
   const std::byte* panel = nullptr;
   std::size_t panel_stride = 0;
   std::size_t panels = 0;
   std::size_t blocks = 0;
   /// [panels][rows][16].
   float* c = nullptr;
-  /// What is multiplied next: fetched meanwhile.
+  /// The panels of the next product, prefetched meanwhile.
   upcoming_panels next{};
-  /// Panels of `panel_runs` runs: bytes between runs, of which each has `panels`; c[run][p][r][0 … 15].
+  /// For panels of `panel_runs` runs: bytes between runs of `panels` each; c[run][p][r][0 … 15].
   std::size_t run_stride = 0;
 };
 
-/// Of rows in FP32.
+/// For rows in FP32.
 using panel_product = rows_and_panels<float>;
 
-/// Of rows in `row_layout::bf16_dots`.
+/// For rows in `row_layout::bf16_dots`.
 using dot_product = rows_and_panels<bfloat16>;
 
-/// Sums that become output rows: out = sum + bias, or out += with `accumulate`.
+/// Turns sums into output rows: out = sum + bias, or out = fma(factor, sum + bias, out) with `accumulate`.
 struct finish_block {
   /// 16 to a panel: row r of panel p at `sum + p · panel_stride + r · 16`.
   const float* sum = nullptr;
   std::size_t panel_stride = 0;
-  /// Of the first column, or null.
+  /// Bias of the first column, or null.
   const float* bias = nullptr;
   std::size_t rows = 0;
   std::size_t columns = 0;
@@ -191,15 +200,18 @@ struct finish_block {
   std::size_t stride = 0;
   dtype type = dtype::f32;
   bool accumulate = false;
-  /// A step per row; or null.
+  float factor = 1.0F;
+  /// One step per row; or null.
   panel_fetch* fetch = nullptr;
 };
 
-/// Sums that become rows of the next product: h = act(gate + gate_bias) · (up + up_bias), or act(gate + bias)
-/// where `up` is null; rounded to bf16 unless the layout is f32.
+/// Turns sums into rows of the next product: h = act(gate + gate_bias) · (up + up_bias), or act(gate + bias)
+/// if `up` is null; rounded to bf16 unless the layout is f32.
 struct activation_block {
   activation kind = activation::silu;
-  /// 16 to a panel, as in `finish_block`, and so are up's.
+  /// Of clamped_glu.
+  float limit = usual_act_limit;
+  /// 16 to a panel, as in `finish_block`; likewise up's.
   const float* gate = nullptr;
   const float* gate_bias = nullptr;
   const float* up = nullptr;
@@ -215,30 +227,30 @@ struct activation_block {
   std::size_t row_stride = 0;
   std::size_t tile_stride = 0;
   row_layout layout = row_layout::f32;
-  /// A step per row; or null.
+  /// One step per row; or null.
   panel_fetch* fetch = nullptr;
 };
 
-/// Rows of one kernel call. Where nothing else is said, rows for products are FP32: `row_layout::f32` for
-/// FP32 weights, `row_layout::bf16_split` for BF16.
+/// The kernels of one instruction set. Rows for products are FP32 unless stated otherwise: `row_layout::f32`
+/// for FP32 weights, `row_layout::bf16_split` for BF16.
 struct kernel_table {
   isa set = isa::portable;
 
-  /// Rows for products from a bf16 or f32 row of `k` elements; bf16 weights: rounds and pads.
+  /// Converts a bf16 or f32 row of `k` elements for products; for bf16 weights rounds and pads.
   void (*pack_row_bf16)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;
   void (*pack_row_f32)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;
 
-  /// BF16 weights as packed, widened in registers, again for each block of rows.
+  /// Packed BF16 weights, widened in registers for each block of rows.
   void (*bf16_direct)(const panel_product& product) = nullptr;
   /// The same for up to `bf16_run_rows` rows and panels of `panel_runs` runs; or null.
   void (*bf16_runs)(const panel_product& product) = nullptr;
   std::size_t bf16_run_rows = 0;
-  /// Weights widened once, by the first block of rows; null: with `expand_bf16` and `bf16_expanded`.
+  /// Weights widened once, by the first block of rows; null: use `expand_bf16` and `bf16_expanded`.
   void (*bf16_widened)(const panel_product& product) = nullptr;
-  /// A packed panel's blocks as FP32: per block 16 even rows of 16, then 16 odd rows of 16; what lies behind
-  /// them is fetched.
+  /// Converts a packed panel's blocks to FP32: per block 16 even rows of 16, then 16 odd rows of 16. The
+  /// following memory is prefetched.
   void (*expand_bf16)(const std::byte* panel, std::size_t blocks, float* out) = nullptr;
-  /// Blocks [first, first + count) of a coded panel of `panel_blocks` as packed pairs, 1 KiB each.
+  /// Decodes blocks [first, first + count) of a coded panel of `panel_blocks` to packed pairs, 1 KiB each.
   void (*decode_bf16)(const std::byte* panel, std::size_t panel_blocks, std::size_t first, std::size_t count,
                       std::byte* pairs) = nullptr;
   /// c[r][0 … 15] += a[r] · panel over `blocks` blocks, in the order of `bf16_direct`, with the expanded
@@ -251,25 +263,25 @@ struct kernel_table {
 
   quant_table quant;
 
-  /// Only where there are dot products of BF16, otherwise null: the same products in the same order of
-  /// operations, for any number of rows or, for up to `dot_run_rows`, of panels in runs; and such rows.
+  /// Null without dot products of BF16. The same products in the same order of operations, for any number of
+  /// rows or, for up to `dot_run_rows`, of panels in runs; and the conversion of rows.
   void (*bf16_dots)(const dot_product& product) = nullptr;
   void (*bf16_dot_runs)(const dot_product& product) = nullptr;
   std::size_t dot_run_rows = 0;
-  /// And with weights whose exponents are coded: three quarters of the bytes.
+  /// The same for weights with coded exponents: three quarters of the bytes.
   void (*coded_dots)(const dot_product& product) = nullptr;
   void (*coded_dot_runs)(const dot_product& product) = nullptr;
   void (*pack_row_dots)(const std::byte* row, dtype type, std::size_t k, bfloat16* out) = nullptr;
 
-  /// Only where there is a matrix unit, otherwise null: products of BF16 rows in tiles, in the same order of
-  /// operations, for any number of rows, and such rows (`out`: the row's part of its first tile).
+  /// Null without a matrix unit. Products of BF16 rows in tiles, in the same order of operations, for any
+  /// number of rows; and the conversion of rows (`out`: the row's part of its first tile).
   void (*bf16_tiles)(const tile_product& product) = nullptr;
-  /// And with weights whose exponents are coded, in panels of `coded_panel_bytes`, for up to 96 rows, from
-  /// memory and all of K at once (`streamed` and `accumulate` are not looked at).
+  /// The same for weights with coded exponents, in panels of `coded_panel_bytes`, for up to 96 rows, from
+  /// memory and all of K at once (`streamed` and `accumulate` are ignored).
   void (*coded_tiles)(const tile_product& product) = nullptr;
   void (*pack_row_tiles)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
-  /// The same for int8 rows: exact integer sums (int32 in `c`); a panel's results from them, in place; int8
-  /// rows; an int4 panel's integers as int8, [K padded to 64 / 4][16][4].
+  /// The same for int8 rows: exact integer sums (int32 in `c`); a panel's results from them, in place; the
+  /// conversion of rows; an int4 panel's integers as int8, [K padded to 64 / 4][16][4].
   void (*int8_tiles)(const tile_product& product) = nullptr;
   void (*scale_int8_tiles)(const float* channel_scales, const std::byte* a, std::size_t a_stride,
                            std::size_t rows, std::size_t k, float* c) = nullptr;
@@ -280,15 +292,14 @@ struct kernel_table {
   void (*finish_rows)(const finish_block& block) = nullptr;
   void (*activate_rows)(const activation_block& block) = nullptr;
 
-  /// out = act(gate) · up, or act(gate) where `up` is null: what tests compare `activate_rows` with.
-  void (*activate_row)(activation kind, const std::byte* gate, dtype gate_type, const std::byte* up,
-                       dtype up_type, std::size_t count, std::byte* out, dtype out_type) = nullptr;
+  /// out = act(gate) · up, or act(gate) if `up` is null; the tests' reference for `activate_rows`.
+  void (*activate_row)(activation kind, float limit, const std::byte* gate, dtype gate_type,
+                       const std::byte* up, dtype up_type, std::size_t count, std::byte* out,
+                       dtype out_type) = nullptr;
   void (*rms_norm_row)(const std::byte* in, dtype in_type, const float* weight, float offset, float epsilon,
                        std::size_t count, std::byte* out, dtype out_type) = nullptr;
   void (*layer_norm_row)(const std::byte* in, dtype in_type, const float* weight, const float* bias,
                          float epsilon, std::size_t count, std::byte* out, dtype out_type) = nullptr;
-  /// out += in.
-  void (*add_row)(const std::byte* in, dtype in_type, std::size_t count, float* out) = nullptr;
   /// out = in · scale, converted.
   void (*scale_row)(const std::byte* in, dtype in_type, float scale, std::size_t count, std::byte* out,
                     dtype out_type) = nullptr;
@@ -318,7 +329,7 @@ struct kernel_table {
 };
 
 /// The table of a supported instruction set.
-/// @errors std::runtime_error when `set` is not supported here
+/// @throws std::runtime_error  `set` is not supported here
 const kernel_table& table_of(isa set);
 
 namespace cpu {

@@ -1,4 +1,4 @@
-// A build without CUDA.
+// The functions of cuda_backend.hpp in a build without CUDA.
 #include "kernels/model/cuda/cuda_backend.hpp"
 #include "kernels/model/error.hpp"
 

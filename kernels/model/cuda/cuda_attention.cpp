@@ -1,19 +1,21 @@
 #include "kernels/model/cuda/cuda_attention.hpp"
 
-#include "kernels/cuda/attention.hpp"
 #include "kernels/cuda/combine.hpp"
 #include "kernels/cuda/embedding.hpp"
 #include "kernels/cuda/expert_table.hpp"
+#include "kernels/cuda/latent_qkv.hpp"
 #include "kernels/cuda/norm.hpp"
 #include "kernels/cuda/qkv.hpp"
 #include "kernels/cuda/router.hpp"
+#include "kernels/cuda/weigh_rows.hpp"
 #include "kernels/error.hpp"
 #include "kernels/model/cuda/decode_buckets.hpp"
+#include "kernels/model/kv_layers.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
+#include <variant>
 
 namespace troupe::model {
 
@@ -24,19 +26,11 @@ using kernels::bfloat16;
 using kernels::dtype;
 using kernels::expect;
 
-// Rows of a long prefill go through attention in pieces whose partial results fit this: 64 MiB.
+// Attention processes rows of a long prefill in pieces whose partial results fit into this: 64 MiB.
 constexpr std::size_t most_workspace_floats = std::size_t{16} << 20;
 
-// Of all layers, passes and shapes; each takes some of the device's memory.
+// Most graphs of all layers, passes and shapes; each takes some of the device's memory.
 constexpr std::size_t most_graphs = 2048;
-
-std::size_t query_width(const attention_spec& spec) {
-  return spec.num_heads * spec.head_dim;
-}
-
-std::size_t qkv_width(const attention_spec& spec) {
-  return query_width(spec) + 2 * spec.num_kv_heads * spec.head_dim;
-}
 
 } // namespace
 
@@ -54,13 +48,14 @@ cuda_attention::cuda_attention(kernels::context& ctx, int device,
 }
 
 cuda::kv_layer cuda_attention::cache_of(std::size_t layer) const {
-  const auto& attention = config().layers[layer].attention;
+  const auto group = kv_layer(config().layers[layer], kv_type_);
   return {.data = nullptr,
           .blocks = blocks_,
           .block_tokens = block_tokens_,
-          .kv_heads = attention.num_kv_heads,
-          .head_dim = attention.head_dim,
-          .type = kv_type_};
+          .kv_heads = group.kv_heads,
+          .head_dim = group.head_dim,
+          .type = kv_type_,
+          .value_dim = group.value_dim};
 }
 
 std::size_t cuda_attention::kv_block_bytes(std::size_t block_tokens) const {
@@ -97,14 +92,14 @@ std::unique_ptr<attention_pass> cuda_attention::make_pass() {
 
 pause cuda_attention::begin(const micro_batch& batch, attention_pass& pass) {
   cuda::select_device(device_);
-  const step_graphs::forgotten_on_error graphs_guard(graphs_); // ends when no graph runs any more
+  const step_graphs::forgotten_on_error graphs_guard(graphs_); // destroyed when no graph runs any more
   const work_ends_here idle_again(on_);
   auto& p = pass_of(pass);
   for (const auto& row : batch.rows) {
     expect(row.token < config().vocab_size, "cuda attention: token within the vocabulary");
     expect(row.position < max_positions(), "cuda attention: position within the context");
   }
-  p.assign(on_, batch, block_tokens_, blocks_ * block_tokens_, most_run_rows(), uses_graphs_);
+  p.assign(on_, batch, block_tokens_, blocks_ * block_tokens_, most_run_rows(), latent_heads(), uses_graphs_);
   return run_piece(p, true, [&] {
     const auto n = p.num_rows();
     const auto hidden = config().hidden;
@@ -115,18 +110,22 @@ pause cuda_attention::begin(const micro_batch& batch, attention_pass& pass) {
                       .vocab = config().vocab_size,
                       .hidden = hidden,
                       .row_scales = weights_.embeddings.row_scales.data(),
+                      .scale = config().embedding_scale,
                       .tokens = p.tokens(),
                       .rows = n,
+                      .position_table = weights_.position_embeddings.data(),
+                      .num_positions = config().max_context,
+                      .positions = p.positions(),
                       .output = p.residual.reserve<float>(n * hidden)});
-    return run_from(0, p);
+    return run(p);
   });
 }
 
-/// Has the device do a piece of a pass, as a graph where it is a decode step's, and waits for it.
+/// Runs a piece of a pass on the device, as a graph if it belongs to a decode step, and waits for it.
 pause cuda_attention::run_piece(cuda_pass& pass, bool begins, const std::function<pause()>& work) {
   const auto before = pass.progress;
   const step_graphs::piece piece = [&](bool is_recorded) -> step_graphs::outcome {
-    pass.progress = before; // a recording may have gone half the way
+    pass.progress = before; // a recording may have changed it before it failed
     measures_router_ = !is_recorded;
     router_is_measured_ = false;
     const auto stopped = work();
@@ -139,14 +138,15 @@ pause cuda_attention::run_piece(cuda_pass& pass, bool begins, const std::functio
   }
   step_shape shape{.pass = pass.number(),
                    .layer = before.layer,
+                   .operation = before.operation,
                    .begins = begins,
-                   .has_mlp_output = before.has_mlp_output,
                    .rows = pass.num_rows(),
                    .table_width = pass.table_width(),
                    .most_position = pass.most_position(),
                    .addresses = {}};
   pass.add_addresses(shape.addresses);
-  for (const auto* memory : {&qkv_, &query_, &attended_, &workspace_, &gated_})
+  for (const auto* memory : {&projected_, &query_latent_, &query_normed_, &key_latent_, &still_, &query_,
+                             &attended_latent_, &attended_, &workspace_, &gated_})
     shape.addresses.push_back(memory->address());
   router_is_measured_ = false;
   const auto result = graphs_.run(on_, shape, piece);
@@ -165,41 +165,84 @@ void cuda_attention::wait_for_piece(cuda_pass& pass) {
           : 0;
 }
 
-pause cuda_attention::run_from(std::size_t layer, cuda_pass& pass) {
-  auto* residual = pass.residual.as<float>();
-  for (; layer < config().num_layers(); ++layer) {
-    const auto& spec = config().layers[layer];
-    attend(layer, pass);
-    normalize(spec.mlp_norm, weights_.layers[layer].mlp_norm, residual, pass.num_rows(),
-              pass.normed.as<bfloat16>());
-    if (spec.moe() != nullptr) {
-      route(layer, pass);
-      pass.download_routed(on_, layer, config().hidden, *spec.moe());
-      return pause::experts;
+/// Goes on to the next routed layer or the end.
+pause cuda_attention::run(cuda_pass& pass) {
+  auto& at = pass.progress;
+  for (; at.layer < weights_.layers.size(); ++at.layer, at.operation = 0)
+    while (at.operation < weights_.layers[at.layer].size()) {
+      const auto& op = weights_.layers[at.layer][at.operation++];
+      std::visit([&](const auto& loaded) { compute(loaded, pass); }, op);
+      if (const auto* route = std::get_if<cuda_route>(&op)) {
+        pass.download_routed(on_, route->op);
+        return pause::experts;
+      }
     }
-    run_mlp(layer, pass);
-    add_mlp(layer, pass);
-  }
   return pause::done;
 }
 
-void cuda_attention::normalize(const norm_spec& spec, const device_vector<float>& weight, const float* input,
-                               std::size_t rows, bfloat16* output) {
-  switch (spec.kind) {
+/// Goes on to the operation that needs the experts' answers.
+void cuda_attention::run_to_combine(cuda_pass& pass) {
+  auto& at = pass.progress;
+  for (const auto& layer = weights_.layers[at.layer];
+       !std::holds_alternative<combine_op>(layer[at.operation]); ++at.operation)
+    std::visit([&](const auto& loaded) { compute(loaded, pass); }, layer[at.operation]);
+}
+
+/// Rows of a kind; those that a pass does not keep are work space.
+float* cuda_attention::f32_rows(rows_of kind, std::size_t width, cuda_pass& pass) {
+  const auto count = pass.num_rows() * width;
+  switch (kind) {
+  case rows_of::residual:
+    return pass.residual.as<float>();
+  case rows_of::query_latent:
+    return query_latent_.reserve<float>(count);
+  case rows_of::key_latent:
+    return key_latent_.reserve<float>(count);
+  default:
+    return projected_.reserve<float>(count);
+  }
+}
+
+bfloat16* cuda_attention::model_rows(rows_of kind, std::size_t width, cuda_pass& pass) {
+  const auto count = pass.num_rows() * width;
+  switch (kind) {
+  case rows_of::attended:
+    return attended_.reserve<bfloat16>(count);
+  case rows_of::query_normed:
+    return query_normed_.reserve<bfloat16>(count);
+  default:
+    return pass.normed.as<bfloat16>();
+  }
+}
+
+void cuda_attention::normalize(const cuda_norm& norm, const float* input, std::size_t rows,
+                               bfloat16* output) {
+  const auto width = norm.op.width();
+  const cuda::norm_args args{.input = input,
+                             .input_stride = width,
+                             .rows = rows,
+                             .cols = width,
+                             .weight = norm.weight.data(),
+                             .bias = norm.bias.data(),
+                             .epsilon = norm.op.epsilon,
+                             .output = output,
+                             .output_stride = width};
+  switch (norm.op.kind) {
   case norm_kind::rms:
-    cuda::rms_norm(on_, {.input = input,
-                         .input_stride = config().hidden,
-                         .rows = rows,
-                         .cols = config().hidden,
-                         .weight = weight.data(),
-                         .epsilon = spec.epsilon,
-                         .output = output,
-                         .output_stride = config().hidden});
+    cuda::rms_norm(on_, args);
+    break;
+  case norm_kind::layer:
+    cuda::layer_norm(on_, args);
     break;
   }
 }
 
-/// A product of all rows with matrices `first` and on; what goes in and comes out is the caller's.
+void cuda_attention::compute(const cuda_norm& norm, cuda_pass& pass) {
+  const auto width = norm.op.width();
+  normalize(norm, f32_rows(norm.op.from, width, pass), pass.num_rows(), model_rows(norm.op.to, width, pass));
+}
+
+/// A product of all rows with matrices from `first` on; the caller sets input and output.
 cuda::few_rows_args cuda_attention::product(const device_matrices& weights, std::size_t first,
                                             const cuda_pass& pass) const {
   const auto& shape = weights.shape(first);
@@ -215,79 +258,139 @@ cuda::few_rows_args cuda_attention::product(const device_matrices& weights, std:
           .num_output_rows = pass.num_rows()};
 }
 
-void cuda_attention::attend(std::size_t layer, cuda_pass& pass) {
-  const auto& spec = config().layers[layer];
-  const auto& attention = spec.attention;
-  const auto& weights = weights_.layers[layer];
+void cuda_attention::compute(const cuda_project& project, cuda_pass& pass) {
+  auto args = product(project.matrix, 0, pass);
+  args.input = model_rows(project.op.from, args.shape.inputs, pass);
+  args.output_type = dtype::f32;
+  if (project.op.adds()) {
+    args.result = cuda::few_rows_result::add;
+    args.factor = project.op.factor;
+  }
+  args.output = f32_rows(project.op.to, args.shape.outputs, pass);
+  cuda::multiply_rows(on_, args);
+}
+
+/// A product of each head's part of all rows with its matrix; the caller sets input and output.
+cuda::few_rows_args cuda_attention::head_product(const device_matrices& heads, const cuda_pass& pass) const {
+  const auto& shape = heads.shape(0);
+  const auto count = heads.matrices().size();
+  return {.shape = shape,
+          .matrices = heads.table(),
+          .num_matrices = count,
+          .items = pass.head_items(),
+          .num_items = pass.num_head_items(),
+          .most_rows = std::min(pass.num_rows(), cuda::item_rows_for(pass.num_rows())),
+          .row_step = count,
+          .input_stride = shape.inputs,
+          .num_input_rows = pass.num_rows() * count,
+          .output_stride = shape.outputs,
+          .num_output_rows = pass.num_rows() * count};
+}
+
+void cuda_attention::compute(const cuda_attend& attend, cuda_pass& pass) {
+  const auto& op = attend.op;
   const auto n = pass.num_rows();
-  auto* residual = pass.residual.as<float>();
-  auto* normed = pass.normed.as<bfloat16>();
-  normalize(spec.attention_norm, weights.attention_norm, residual, n, normed);
-
-  auto qkv = product(weights.qkv, 0, pass);
-  qkv.input = normed;
-  qkv.output = qkv_.reserve<float>(n * qkv_width(attention));
-  qkv.output_type = dtype::f32;
-  cuda::multiply_rows(on_, qkv);
-
-  cuda::qkv_args finish{.qkv = qkv_.as<float>(),
-                        .stride = qkv_width(attention),
+  cuda::qkv_args finish{.qkv = projected_.as<float>(),
+                        .stride = op.query_width() + 2 * op.kv_width(),
                         .rows = n,
-                        .heads = attention.num_heads,
-                        .epsilon = attention.qk_norm_epsilon,
+                        .heads = op.num_heads,
                         .positions = pass.positions(),
                         .slots = pass.slots(),
-                        .cache = layers_[layer],
-                        .query = query_.reserve<bfloat16>(n * query_width(attention))};
-  if (attention.qk_norm != qk_norm_kind::none) {
-    const bool per_head = attention.qk_norm == qk_norm_kind::per_head;
-    finish.query_norm = {weights.q_norm.data(), per_head};
-    finish.key_norm = {weights.k_norm.data(), per_head};
+                        .cache = layers_[pass.progress.layer],
+                        .query = query_.reserve<bfloat16>(n * op.query_width())};
+  if (op.norm) {
+    finish.epsilon = op.norm->epsilon;
+    finish.query_norm = {attend.query_norm.data(), op.norm->per_head, !op.norm->query};
+    finish.key_norm = {attend.key_norm.data(), op.norm->per_head, !op.norm->key};
+    finish.norms_last = op.norm->follows_rotation;
   }
-  switch (config().positions) {
-  case position_kind::rotary:
+  finish.query_factors = attend.query_factors.data();
+  finish.num_positions = weights_.positions;
+  if (op.rotation) {
+    finish.style = *op.rotation;
     finish.cosines = weights_.cosines.data();
     finish.sines = weights_.sines.data();
-    finish.num_positions = weights_.positions;
     finish.rotary_dim = config().rope.rotary_dim;
-    break;
   }
   cuda::finish_qkv(on_, finish);
-  attend_cached(layer, pass);
+  attend_cached({.cache = finish.cache,
+                 .query = finish.query,
+                 .heads = op.num_heads,
+                 .scale = op.scale,
+                 .sliding_window = op.window,
+                 .chunk = static_cast<std::uint32_t>(op.chunk),
+                 .sinks = attend.sinks.data(),
+                 .output = model_rows(rows_of::attended, op.query_width(), pass)},
+                pass);
+}
 
-  auto output = product(weights.output, 0, pass);
-  output.input = attended_.as<bfloat16>();
-  output.output = residual;
-  output.output_type = dtype::f32;
-  output.result = cuda::few_rows_result::add;
-  cuda::multiply_rows(on_, output);
+void cuda_attention::compute(const cuda_attend_latent& attend, cuda_pass& pass) {
+  const auto& op = attend.op;
+  const auto n = pass.num_rows();
+  const auto& cache = layers_[pass.progress.layer];
+  auto* still = still_.reserve<bfloat16>(n * op.num_heads * op.nope_dim);
+  auto* absorbed = query_.reserve<bfloat16>(n * op.num_heads * op.key_width());
+  cuda::finish_latent_qkv(on_, {.rows = n,
+                                .heads = op.num_heads,
+                                .nope_dim = op.nope_dim,
+                                .rope_dim = op.rope_dim,
+                                .queries = projected_.as<float>(),
+                                .keys = key_latent_.as<float>(),
+                                .norm = attend.norm.data(),
+                                .epsilon = op.norm_epsilon,
+                                .cosines = weights_.cosines.data(),
+                                .sines = weights_.sines.data(),
+                                .num_positions = weights_.positions,
+                                .style = op.rotation,
+                                .positions = pass.positions(),
+                                .slots = pass.slots(),
+                                .cache = cache,
+                                .still = still,
+                                .absorbed = absorbed});
+  auto keys = head_product(attend.key_heads, pass);
+  keys.input = still;
+  keys.output = absorbed;
+  keys.output_stride = op.key_width();
+  cuda::multiply_rows(on_, keys);
+
+  auto* latents = attended_latent_.reserve<bfloat16>(n * op.num_heads * op.latent_dim);
+  attend_cached(
+      {.cache = cache, .query = absorbed, .heads = op.num_heads, .scale = op.scale, .output = latents}, pass);
+  auto values = head_product(attend.value_heads, pass);
+  values.input = latents;
+  values.output = model_rows(rows_of::attended, op.num_heads * op.value_dim, pass);
+  cuda::multiply_rows(on_, values);
+}
+
+/// Heads of latent layers; 0: there are none.
+std::size_t cuda_attention::latent_heads() const {
+  for (const auto& layer : config().layers)
+    if (const auto* latent = layer.find<attend_latent_op>())
+      return latent->num_heads;
+  return 0;
 }
 
 /// Rows that attention takes as one run in every layer.
 std::size_t cuda_attention::most_run_rows() const {
   std::size_t rows = cuda::most_pairs_of_block;
   for (const auto& layer : config().layers)
-    rows = std::min(rows, cuda::most_run_rows_for(layer.attention.num_heads / layer.attention.num_kv_heads));
+    if (const auto* latent = layer.find<attend_latent_op>())
+      rows = std::min(rows, cuda::most_run_rows_for(latent->num_heads));
+    else if (const auto* attend = layer.find<attend_op>())
+      rows = std::min(rows, cuda::most_run_rows_for(attend->num_heads / attend->num_kv_heads));
   return rows;
 }
 
-/// query_ → attended_, in pieces of as many runs as the workspace has room for.
-void cuda_attention::attend_cached(std::size_t layer, cuda_pass& pass) {
-  const auto& attention = config().layers[layer].attention;
+/// Attention of all rows, in pieces of as many runs as fit into the workspace.
+/// @param args  without what follows from the pass
+void cuda_attention::attend_cached(cuda::attention_args args, cuda_pass& pass) {
   const auto runs = pass.runs();
-  cuda::attention_args args{.cache = layers_[layer],
-                            .query = query_.as<bfloat16>(),
-                            .heads = attention.num_heads,
-                            .rows = 1,
-                            .positions = pass.positions(),
-                            .block_tables = pass.block_tables(),
-                            .num_sequences = pass.num_sequences(),
-                            .table_width = pass.table_width(),
-                            .scale =
-                                static_cast<float>(1.0 / std::sqrt(static_cast<double>(attention.head_dim))),
-                            .sliding_window = attention.window,
-                            .most_position = pass.most_position(),
-                            .output = attended_.reserve<bfloat16>(pass.num_rows() * query_width(attention))};
+  args.rows = 1;
+  args.positions = pass.positions();
+  args.block_tables = pass.block_tables();
+  args.num_sequences = pass.num_sequences();
+  args.table_width = pass.table_width();
+  args.most_position = pass.most_position();
   args.most_run_rows = std::max_element(runs.begin(), runs.end(), [](const auto& a, const auto& b) {
                          return a.rows < b.rows;
                        })->rows;
@@ -307,24 +410,33 @@ void cuda_attention::attend_cached(std::size_t layer, cuda_pass& pass) {
   }
 }
 
-void cuda_attention::route(std::size_t layer, cuda_pass& pass) {
-  const auto& moe = *config().layers[layer].moe();
+void cuda_attention::compute(const cuda_route& route, cuda_pass& pass) {
+  const auto& op = route.op;
+  const auto& moe = op.experts;
+  const bool is_exact = op.matrix.storage == matrix_storage::exact;
   const auto n = pass.num_rows();
   const auto pairs = n * moe.num_topk;
   pass.progress.num_topk = moe.num_topk;
-  pass.progress.has_mlp_output = false;
   if (measures_router_)
     router_begin_.record(on_);
-  const auto* router = static_cast<const bfloat16*>(weights_.layers[layer].router.matrices()[0].weights);
   cuda::route(on_, {.rows = n,
                     .experts = moe.num_experts,
                     .input = pass.normed.as<bfloat16>(),
                     .input_stride = config().hidden,
                     .hidden = config().hidden,
-                    .weight = router,
+                    .weight = is_exact ? route.exact_matrix.data() : route.matrix.matrices()[0].weights,
+                    .weight_type = is_exact ? dtype::f32 : dtype::bf16,
+                    .bias = route.bias.data(),
                     .logits = pass.router_logits.reserve<float>(n * moe.num_experts),
                     .top_k = moe.num_topk,
-                    .renormalise = moe.normalize_topk,
+                    .score = op.score,
+                    .jitter = op.jitter,
+                    .renormalise = op.renormalise,
+                    .sum_offset = op.sum_offset,
+                    .least_sum = op.least_sum,
+                    .scale = op.scale,
+                    .choice_bias = route.choice_bias.data(),
+                    .groups = op.groups,
                     .chosen = pass.chosen.reserve<std::uint32_t>(pairs),
                     .weights = pass.weights.reserve<float>(pairs)});
   cuda::build_expert_table(on_, {.experts = pass.chosen.as<std::uint32_t>(),
@@ -332,32 +444,49 @@ void cuda_attention::route(std::size_t layer, cuda_pass& pass) {
                                  .num_experts = moe.num_experts,
                                  .offsets = pass.offsets.reserve<std::uint32_t>(moe.num_experts + 1),
                                  .entries = pass.entries.reserve<std::uint32_t>(pairs)});
+  if (op.weighs_input)
+    cuda::weigh_rows(on_, {.input = pass.normed.as<bfloat16>(),
+                           .rows = n,
+                           .hidden = config().hidden,
+                           .weights = pass.weights.as<float>(),
+                           .output = pass.weighted.reserve<bfloat16>(n * config().hidden)});
   if (measures_router_) {
     router_end_.record(on_);
     router_is_measured_ = true;
   }
 }
 
-/// A layer's dense MLP or shared expert over all rows, normed → mlp_output.
-void cuda_attention::run_mlp(std::size_t layer, cuda_pass& pass) {
-  const auto& mlp = weights_.layers[layer].mlp;
-  const auto intermediate = mlp.shape(0).outputs;
-  auto gated = product(mlp, 0, pass);
+/// The experts' answers, in device memory, to the residual stream.
+void cuda_attention::compute(const combine_op& /*unused*/, cuda_pass& pass) {
+  cuda::combine(on_, {.outputs = pass.answers.as<bfloat16>(),
+                      .num_outputs = pass.num_rows() * pass.progress.num_topk,
+                      .weights = pass.weights.as<float>(),
+                      .top_k = pass.progress.num_topk,
+                      .rows = pass.num_rows(),
+                      .hidden = config().hidden,
+                      .residual = pass.residual.as<float>(),
+                      .residual_stride = config().hidden});
+}
+
+void cuda_attention::compute(const cuda_feed_forward& mlp, cuda_pass& pass) {
+  const auto intermediate = mlp.matrices.shape(0).outputs;
+  auto gated = product(mlp.matrices, 0, pass);
   gated.input = pass.normed.as<bfloat16>();
   gated.output = gated_.reserve<bfloat16>(pass.num_rows() * intermediate);
-  gated.result = cuda::few_rows_result::activate_gated;
-  gated.act = config().activation;
+  gated.result = mlp.op.mlp.up ? cuda::few_rows_result::activate_gated : cuda::few_rows_result::activate;
+  gated.act = mlp.op.mlp.act;
+  gated.act_limit = mlp.op.mlp.act_limit;
   cuda::multiply_rows(on_, gated);
-  auto down = product(mlp, 2, pass);
+  auto down = product(mlp.matrices, mlp.op.mlp.num_matrices() - 1, pass);
   down.input = gated_.as<bfloat16>();
   down.output = pass.mlp_output.as<bfloat16>();
   cuda::multiply_rows(on_, down);
 }
 
-/// Adds mlp_output to the residual, times the shared expert's gate where there is one.
-void cuda_attention::add_mlp(std::size_t layer, cuda_pass& pass) {
+void cuda_attention::compute(const cuda_add& add, cuda_pass& pass) {
   cuda::add_shared_expert(on_, {.input = pass.normed.as<bfloat16>(),
-                                .gate = weights_.layers[layer].shared_gate.data(),
+                                .gate = add.gate.data(),
+                                .factor = add.op.factor,
                                 .output = pass.mlp_output.as<bfloat16>(),
                                 .rows = pass.num_rows(),
                                 .hidden = config().hidden,
@@ -367,44 +496,29 @@ void cuda_attention::add_mlp(std::size_t layer, cuda_pass& pass) {
 
 void cuda_attention::overlap(attention_pass& pass) {
   auto& p = pass_of(pass);
-  if (!p.progress.waits || p.progress.has_mlp_output || weights_.layers[p.progress.layer].mlp.empty())
+  if (!p.progress.waits)
     return;
   cuda::select_device(device_);
-  const step_graphs::forgotten_on_error graphs_guard(graphs_); // ends when no graph runs any more
+  const step_graphs::forgotten_on_error graphs_guard(graphs_); // destroyed when no graph runs any more
   const work_ends_here idle_again(on_);
-  run_mlp(p.progress.layer, p);
+  run_to_combine(p);
   on_.synchronize();
-  p.progress.has_mlp_output = true;
 }
 
 pause cuda_attention::resume(std::span<const std::byte* const> slot_rows, attention_pass& pass) {
   cuda::select_device(device_);
-  const step_graphs::forgotten_on_error graphs_guard(graphs_); // ends when no graph runs any more
+  const step_graphs::forgotten_on_error graphs_guard(graphs_); // destroyed when no graph runs any more
   const work_ends_here idle_again(on_);
   auto& p = pass_of(pass);
   expect(std::exchange(p.progress.waits, false), "cuda attention: resume after a pause for experts");
   expect(slot_rows.size() == p.num_given_rows() * p.progress.num_topk,
          "cuda attention: an output for every row and place");
-  const auto pairs = p.num_rows() * p.progress.num_topk;
-  const auto num_bytes = pairs * p.progress.row_bytes;
+  const auto num_bytes = p.num_rows() * p.progress.num_topk * p.progress.row_bytes;
   const auto* given = p.gather_answers(slot_rows);
   return run_piece(p, false, [&] {
-    const auto layer = p.progress.layer;
     on_.copy_to_device(p.answers.reserve<std::byte>(num_bytes), given, num_bytes);
-    cuda::combine(on_, {.outputs = p.answers.as<bfloat16>(),
-                        .num_outputs = pairs,
-                        .weights = p.weights.as<float>(),
-                        .top_k = p.progress.num_topk,
-                        .rows = p.num_rows(),
-                        .hidden = config().hidden,
-                        .residual = p.residual.as<float>(),
-                        .residual_stride = config().hidden});
-    if (!weights_.layers[layer].mlp.empty()) {
-      if (!p.progress.has_mlp_output)
-        run_mlp(layer, p);
-      add_mlp(layer, p);
-    }
-    return run_from(layer + 1, p);
+    run_to_combine(p);
+    return run(p);
   });
 }
 

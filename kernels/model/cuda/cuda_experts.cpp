@@ -2,9 +2,9 @@
 
 #include "kernels/error.hpp"
 #include "kernels/model/cuda/matrix_alignment.hpp"
+#include "kernels/model/required_tensors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -15,13 +15,13 @@ using kernels::bfloat16;
 
 namespace {
 
-// What experts leave free on a device: graphs, what libraries take, and what else is computed there.
+// Device memory that experts leave free: for graphs, libraries, and other computation there.
 constexpr std::size_t reserve_bytes = std::size_t{1} << 30;
 
-// Rows of a large prefill that one call computes, each counted for each expert that sees it.
+// Rows of a large prefill that one call computes, counted once for each of their experts.
 constexpr std::size_t usual_most_rows = 16384;
 
-/// Waits at the end of a scope for rows that are copied.
+/// Waits at the end of a scope for copies of rows.
 class copies_end_here {
  public:
   explicit copies_end_here(const row_copies& rows) : rows_(rows) {}
@@ -76,19 +76,15 @@ void cuda_experts::load(std::size_t layer, std::size_t expert) {
   if (has(layer, expert))
     return;
   cuda::select_device(device_);
-  // Memory first: where there is none, nothing was read and packed in vain.
+  // Allocates first: without memory, reading and packing would be in vain.
   auto loaded = std::make_shared<loaded_expert>();
   cuda::pinned_memory pinned;
   if (slots_)
     pinned = cuda::pinned_memory(matrices_bytes(layer));
   else
     loaded->place.emplace(slabs_.at(matrices_bytes(layer)).take());
-  const auto names = expert_tensors(config(), layer, expert);
-  const auto storage = expert_storage(tensors_->quant());
-  const auto pack = [&](const std::string& name) {
-    return pack_matrix(*tensors_, {&name, 1}, storage, set_);
-  };
-  const std::array<matrix_image, 3> images{pack(names.gate), pack(names.up), pack(names.down)};
+  const auto images =
+      pack_mlp(*tensors_, expert_tensors(config(), layer, expert), expert_storage(tensors_->quant()), set_);
   if (slots_) {
     loaded->on_host.emplace(images, std::move(pinned));
   } else {
@@ -105,7 +101,7 @@ void cuda_experts::load(std::size_t layer, std::size_t expert) {
 }
 
 bool cuda_experts::unload(std::size_t layer, std::size_t expert) {
-  snapshot last; // given back outside the lock
+  snapshot last; // freed outside the lock
   const std::lock_guard lock{mutex_};
   if (layer >= experts_.size() || expert >= experts_[layer].size() || experts_[layer][expert] == nullptr)
     return false;
@@ -136,7 +132,7 @@ std::optional<std::size_t> cuda_experts::room() const {
   if (slots_)
     return std::nullopt;
   cuda::select_device(device_);
-  std::size_t least = 1; // 0 would say that there is no limit
+  std::size_t least = 1; // 0 would mean unlimited
   for (std::size_t layer = 0; layer < experts_.size(); ++layer)
     least = std::max(least, expert_bytes(layer));
   const auto there = cuda::device_memory_room().free_bytes + num_bytes();
@@ -144,12 +140,12 @@ std::optional<std::size_t> cuda_experts::room() const {
   return std::max(there > kept ? there - kept : 0, least);
 }
 
-/// That `forward` takes for many rows: inputs, outputs and what lies between.
+/// Memory of `forward` for many rows: inputs, outputs and intermediate results.
 std::size_t cuda_experts::working_bytes() const {
   return usual_most_rows * (2 * limits_.hidden + limits_.ffn) * sizeof(bfloat16);
 }
 
-/// Without what slabs round up.
+/// Without the rounding of slabs.
 std::size_t cuda_experts::matrices_bytes(std::size_t layer) const {
   const auto* moe = config().layers.at(layer).moe();
   if (moe == nullptr)
@@ -157,7 +153,10 @@ std::size_t cuda_experts::matrices_bytes(std::size_t layer) const {
   const auto format = expert_storage(tensors_->quant()).format;
   const cuda::weight_shape first{format, moe->intermediate, config().hidden};
   const cuda::weight_shape second{format, config().hidden, moe->intermediate};
-  return device_matrices::bytes_of(std::array{first, first, second});
+  std::vector shapes{first, second};
+  if (moe->is_gated())
+    shapes.push_back(first);
+  return device_matrices::bytes_of(shapes, moe->has_bias);
 }
 
 std::optional<std::size_t> cuda_experts::hold(std::size_t layer, std::span<const expert_rows> batch,
@@ -173,36 +172,36 @@ std::optional<std::size_t> cuda_experts::hold(std::size_t layer, std::span<const
   return std::nullopt;
 }
 
-/// Where an expert's matrices are for the wave; false: there is no slot for it.
-bool cuda_experts::add_to_table(const loaded_expert& expert, cuda::weight_matrix* first,
-                                cuda::weight_matrix* second) {
+/// Writes an expert's matrices to the wave's table; false: there is no slot for it.
+bool cuda_experts::add_to_table(const loaded_expert& expert, std::span<cuda::weight_matrix> first,
+                                cuda::weight_matrix& second) {
   if (expert.on_device) {
     const auto matrices = expert.on_device->matrices();
-    first[0] = matrices[0];
-    first[1] = matrices[1];
-    *second = matrices[2];
+    std::ranges::copy(matrices.first(first.size()), first.begin());
+    second = matrices.back();
     return true;
   }
   const auto* base = slots_->take(expert.id, *expert.on_host);
   if (base == nullptr)
     return false;
-  first[0] = expert.on_host->at(base, 0);
-  first[1] = expert.on_host->at(base, 1);
-  *second = expert.on_host->at(base, 2);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    first[i] = expert.on_host->at(base, i);
+  second = expert.on_host->at(base, first.size());
   return true;
 }
 
-/// Chooses the first of some parts: as many as have a piece's rows, or as there are slots for. Says on the
-/// host where their matrices are, and has those copied that are not there.
-/// @param first_part  how many came before them: their tables are in use
-/// @param rows_of_piece  that the wave has at least, where there are so many and slots for them
-/// @returns how many
-std::size_t cuda_experts::begin_wave(std::span<const batch_part> parts, std::size_t first_part,
-                                     std::size_t rows_of_piece) {
+/// Chooses the first of some parts: as many as make a piece's rows, or as there are slots for. Writes their
+/// matrices to the table on the host, and starts copying those that are missing on the device.
+/// @param first_part  number of earlier parts: their tables are in use
+/// @param rows_of_piece  fewest rows of the wave, if there are as many rows and slots
+/// @returns the number of parts
+std::size_t cuda_experts::begin_wave(const moe_spec& moe, std::span<const batch_part> parts,
+                                     std::size_t first_part, std::size_t rows_of_piece) {
+  const std::size_t firsts = moe.is_gated() ? 2 : 1;
   auto* first = host_tables_.as<cuda::weight_matrix>() + 3 * first_part;
-  std::vector<cuda::weight_matrix> second; // behind all of `first` once their number is known
-  // All that are there already; or as many as half of the slots hold, so that the next wave is copied into
-  // the others meanwhile.
+  std::vector<cuda::weight_matrix> second; // follows all of `first` once their number is known
+  // All that are on the device; otherwise as many as half of the slots hold, so that the next wave is copied
+  // into the other half meanwhile.
   const bool are_there = slots_ && slots_->has(parts.front().expert->id);
   const std::size_t most =
       slots_ && !are_there ? std::max<std::size_t>(slots_->count() / 2, 1) : parts.size();
@@ -214,38 +213,40 @@ std::size_t cuda_experts::begin_wave(std::span<const batch_part> parts, std::siz
     if (slots_ && slots_->has(part.expert->id) != are_there)
       break;
     cuda::weight_matrix down;
-    if (!add_to_table(*part.expert, first + 2 * second.size(), &down))
+    if (!add_to_table(*part.expert, {first + firsts * second.size(), firsts}, down))
       break;
     second.push_back(down);
   }
   kernels::expect(!second.empty(), "cuda experts: a wave computes something");
-  std::copy(second.begin(), second.end(), first + 2 * second.size());
+  std::copy(second.begin(), second.end(), first + firsts * second.size());
   return second.size();
 }
 
-/// @param first_part, first_row  as many came before the wave
+/// @param first_part, first_row  numbers before the wave
 void cuda_experts::run_wave(const moe_spec& moe, std::span<const batch_part> wave, std::size_t first_part,
                             std::size_t first_row) {
   const auto count = wave.size();
+  const auto num_first = (moe.is_gated() ? 2 : 1) * count;
   std::vector<cuda::expert_rows> counts;
   for (const auto& part : wave)
     counts.push_back(
         {static_cast<std::uint32_t>(counts.size()), static_cast<std::uint32_t>(part.rows->inputs.size())});
   const auto* on_host = host_tables_.as<cuda::weight_matrix>() + 3 * first_part;
   auto* on_device = tables_.as<cuda::weight_matrix>() + 3 * first_part;
-  on_.copy_to_device(on_device, on_host, 3 * count * sizeof(cuda::weight_matrix));
+  on_.copy_to_device(on_device, on_host, (num_first + count) * sizeof(cuda::weight_matrix));
   if (slots_)
     slots_->begin_use(on_);
   const auto at = first_row * config().hidden * sizeof(bfloat16);
   pass_->run(on_, {.experts = {.format = expert_storage(tensors_->quant()).format,
                                .hidden = config().hidden,
                                .ffn = moe.intermediate,
-                               .gated = true,
-                               .act = config().activation,
+                               .gated = moe.is_gated(),
+                               .act = moe.act,
+                               .act_limit = moe.act_limit,
                                .first = on_device,
-                               .first_on_host = {on_host, 2 * count},
-                               .second = on_device + 2 * count,
-                               .second_on_host = {on_host + 2 * count, count}},
+                               .first_on_host = {on_host, num_first},
+                               .second = on_device + num_first,
+                               .second_on_host = {on_host + num_first, count}},
                    .rows = counts,
                    .input = reinterpret_cast<const bfloat16*>(rows_.inputs() + at),
                    .output = reinterpret_cast<bfloat16*>(rows_.outputs() + at)});
@@ -269,7 +270,7 @@ void cuda_experts::compute(std::size_t layer, std::span<const batch_part> parts,
     send(parts);
   std::size_t first_row = 0;
   for (std::size_t done = 0; done < parts.size();) {
-    const auto wave = parts.subspan(done, begin_wave(parts.subspan(done), done, rows_.rows_of_piece()));
+    const auto wave = parts.subspan(done, begin_wave(moe, parts.subspan(done), done, rows_.rows_of_piece()));
     if (!goes_at_once)
       send(wave);
     run_wave(moe, wave, done, first_row);
@@ -288,8 +289,8 @@ void cuda_experts::compute(std::size_t layer, std::span<const batch_part> parts,
 void cuda_experts::make_room(std::size_t rows, std::size_t experts) {
   if (pass_ && rows <= limits_.most_rows && experts <= limits_.most_experts)
     return;
-  pass_.reset();         // given back before more is taken
-  auto wanted = limits_; // which change when there is a pass for them
+  pass_.reset();         // frees memory before allocating more
+  auto wanted = limits_; // changed once a pass exists for them
   wanted.most_rows = std::max(limits_.most_rows, rows + rows / 4);
   wanted.most_experts = std::max(limits_.most_experts, experts + experts / 4);
   try {
@@ -314,20 +315,20 @@ std::optional<std::size_t> cuda_experts::forward(std::size_t layer, std::span<co
   for (const auto& part : parts)
     rows += part.rows->inputs.size();
   cuda::select_device(device_);
-  const work_ends_here idle_again(on_); // before `parts` goes
+  const work_ends_here idle_again(on_); // waits before `parts` is destroyed
   const copies_end_here copied(rows_);
   make_room(rows, parts.size());
   if (!slots_) {
     compute(layer, parts, rows);
     return std::nullopt;
   }
-  // Those that are there first: what is copied in their places waits for them.
+  // Those on the device come first: copies into their slots wait for them.
   std::stable_partition(parts.begin(), parts.end(),
                         [&](const batch_part& part) { return slots_->has(part.expert->id); });
   try {
     compute(layer, parts, rows);
   } catch (...) {
-    slots_->clear(); // before `parts` goes
+    slots_->clear(); // before `parts` is destroyed
     throw;
   }
   return std::nullopt;

@@ -20,25 +20,25 @@
 
 namespace troupe::model {
 
-/// Each expert is an immutable snapshot that a computation under way keeps alive. Rows are gathered into
-/// pinned memory, computed on a stream of their own and scattered from pinned memory. Copying an expert's
-/// weights takes another stream.
+/// Each expert is an immutable snapshot, which running computations keep alive. Rows are gathered into pinned
+/// memory, computed on one stream and scattered from pinned memory. Copies of experts' weights use another
+/// stream.
 ///
-/// Experts lie in device memory, in slabs for many of one size (`expert_slabs`). Where that is to hold some
-/// of them only, all lie in pinned memory, and a batch is computed in waves: first with the experts that have
-/// a copy on the device already, then with a few at a time, which are copied while the wave before computes
+/// Experts are in device memory, in slabs for many of one size (`expert_slabs`). If device memory may hold
+/// only some of them, all are in pinned memory, and a batch is computed in waves: first the experts with a
+/// copy on the device, then a few at a time, which are copied while the previous wave computes
 /// (`expert_slots`).
 class cuda_experts final : public expert_backend {
  public:
-  /// Some 0.15 ms on their way to the device.
+  /// Takes some 0.15 ms to reach the device.
   static constexpr std::size_t default_piece_bytes = std::size_t{8} << 20;
 
   /// @param device  accepted by `use_device`; the calling thread's
-  /// @param set     whose kernels help to quantize
-  /// @param memory  of the device for experts' weights, in bytes. 0, or enough for all experts of the model:
-  ///                those that are loaded lie there
-  /// @param piece_bytes  batches with at least twice as many bytes of rows go in pieces (row_copies)
-  /// @errors  device_error; model_error where `memory` holds no expert
+  /// @param set     its kernels help to quantize
+  /// @param memory  device memory for experts' weights, in bytes. 0, or enough for all experts of the model:
+  /// all loaded experts are on the device
+  /// @param piece_bytes  batches with at least twice as many bytes of rows are sent in pieces (row_copies)
+  /// @throws device_error; model_error if `memory` holds no expert
   cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set,
                std::size_t memory = 0, std::size_t piece_bytes = default_piece_bytes);
 
@@ -51,21 +51,25 @@ class cuda_experts final : public expert_backend {
   std::size_t num_bytes() const override;
   std::size_t expert_bytes(std::size_t layer) const override;
 
-  /// What is free on the device now and taken for experts already, less what computing may take. Nothing
-  /// where experts lie in pinned memory.
+  expert_residence place() const override {
+    return slots_ ? expert_residence::process : expert_residence::device;
+  }
+
+  /// Device memory that is free or holds experts, minus that for computing. Empty if experts are in pinned
+  /// memory.
   std::optional<std::size_t> room() const override;
 
   std::optional<std::size_t> forward(std::size_t layer, std::span<const expert_rows> batch) override;
 
-  /// Null: experts lie in device memory.
+  /// Null: experts are in device memory.
   const expert_slots* slots() const { return slots_ ? &*slots_ : nullptr; }
 
  private:
-  /// Gate, up, down: in one of the two.
+  /// Gate, up if gated, down: in one of the two.
   struct loaded_expert {
     std::uint64_t id = 0; // of this load, from 1
     std::optional<expert_slabs::place> place;
-    std::optional<device_matrices> on_device; // there
+    std::optional<device_matrices> on_device; // on the device
     std::optional<pinned_matrices> on_host;
 
     std::size_t pinned_bytes() const { return on_host ? on_host->num_bytes() : 0; }
@@ -73,25 +77,25 @@ class cuda_experts final : public expert_backend {
 
   using snapshot = std::shared_ptr<const loaded_expert>;
 
-  /// Rows of an expert on their way: whose they are and where they lie among all.
+  /// The rows of an expert: the expert, and their place among all rows.
   struct batch_part {
     const expert_rows* rows = nullptr;
     snapshot expert;
   };
 
-  /// The parts of a batch that have rows, or the first expert that is not here.
+  /// The parts of a batch that have rows, or the first expert that is not loaded here.
   std::optional<std::size_t> hold(std::size_t layer, std::span<const expert_rows> batch,
                                   std::vector<batch_part>& held) const;
   bool has(std::size_t layer, std::size_t expert) const;
   std::size_t matrices_bytes(std::size_t layer) const;
   std::size_t working_bytes() const;
   void compute(std::size_t layer, std::span<const batch_part> parts, std::size_t rows);
-  std::size_t begin_wave(std::span<const batch_part> parts, std::size_t first_part,
+  std::size_t begin_wave(const moe_spec& moe, std::span<const batch_part> parts, std::size_t first_part,
                          std::size_t rows_of_piece);
   void run_wave(const moe_spec& moe, std::span<const batch_part> wave, std::size_t first_part,
                 std::size_t first_row);
-  bool add_to_table(const loaded_expert& expert, kernels::cuda::weight_matrix* first,
-                    kernels::cuda::weight_matrix* second);
+  bool add_to_table(const loaded_expert& expert, std::span<kernels::cuda::weight_matrix> first,
+                    kernels::cuda::weight_matrix& second);
   void make_room(std::size_t rows, std::size_t experts);
 
   int device_;
@@ -109,11 +113,11 @@ class cuda_experts final : public expert_backend {
   std::size_t pinned_bytes_ = 0;
   std::uint64_t num_loads_ = 0;
 
-  // Of `forward`.
-  std::optional<expert_slots> slots_; // none: all experts lie in device memory
+  // For `forward`.
+  std::optional<expert_slots> slots_; // empty: all experts are in device memory
   kernels::cuda::expert_pass_limits limits_;
   std::optional<kernels::cuda::expert_pass> pass_;
-  growing_pinned host_tables_; // [3 · parts], a run a wave: gate and up of each, then down of each
+  growing_pinned host_tables_; // [3 · parts], one run per wave: gate (and up) of each, then down of each
   growing_device tables_;
   row_copies rows_; // bf16 [rows, hidden]
 };

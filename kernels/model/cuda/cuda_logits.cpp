@@ -1,4 +1,4 @@
-// What follows the layers: logits and tokens; and copies of KV blocks.
+// cuda_attention after the layers: logits and tokens; and copies of KV blocks.
 #include "kernels/cuda/kv_blocks.hpp"
 #include "kernels/cuda/permute.hpp"
 #include "kernels/error.hpp"
@@ -15,13 +15,14 @@ using kernels::bfloat16;
 using kernels::dtype;
 using kernels::expect;
 
-/// @returns [rows.size(), vocab] in device memory, valid until the next call, once the stream has come there
+/// @returns [rows.size(), vocab] in device memory, ready once the stream gets there, valid until the next
+/// call
 const float* cuda_attention::compute_logits(cuda_pass& pass, std::span<const std::uint32_t> rows) {
   const auto n = rows.size();
   const auto hidden = config().hidden;
   const auto vocab = config().vocab_size;
   const auto num_items = items_of(n);
-  // Which rows, and behind them how they are cut.
+  // The wanted rows, followed by their division into items.
   auto* wanted =
       host_wanted_.reserve<std::byte>(n * sizeof(std::uint32_t) + num_items * sizeof(cuda::row_item));
   for (std::size_t i = 0; i < n; ++i)
@@ -40,8 +41,7 @@ const float* cuda_attention::compute_logits(cuda_pass& pass, std::span<const std
                       .entries = wanted_.as<std::uint32_t>(),
                       .rows = n,
                       .output = last_residual_.reserve<float>(n * hidden)});
-  normalize(config().final_norm, weights_.final_norm, last_residual_.as<float>(), n,
-            last_normed_.reserve<bfloat16>(n * hidden));
+  normalize(weights_.final_norm, last_residual_.as<float>(), n, last_normed_.reserve<bfloat16>(n * hidden));
   const auto& head = weights_.lm_head();
   cuda::multiply_rows(on_, {.shape = head.shape(0),
                             .matrices = head.table(),
@@ -55,7 +55,8 @@ const float* cuda_attention::compute_logits(cuda_pass& pass, std::span<const std
                             .output = logits_.reserve<float>(n * vocab),
                             .output_type = dtype::f32,
                             .output_stride = vocab,
-                            .num_output_rows = n});
+                            .num_output_rows = n,
+                            .divisor = config().logits_divisor});
   return logits_.as<float>();
 }
 

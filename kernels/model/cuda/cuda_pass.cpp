@@ -1,6 +1,7 @@
 #include "kernels/model/cuda/cuda_pass.hpp"
 
 #include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/head_products.hpp"
 #include "kernels/error.hpp"
 #include "kernels/model/cuda/decode_buckets.hpp"
 
@@ -17,7 +18,7 @@ using kernels::cuda::row_run;
 
 namespace {
 
-// Block tables are so wide, or this times 2, 4, 8, …: a width makes graphs of its own, and unused entries
+// Widths of block tables are this times 1, 2, 4, 8, …: each width needs graphs of its own, and unused entries
 // cost nothing.
 constexpr std::size_t width_step = 16;
 
@@ -38,7 +39,7 @@ std::uint64_t cuda_pass::next_number() {
 
 void cuda_pass::add_addresses(std::vector<const std::byte*>& to) const {
   for (const auto* memory : {&residual, &normed, &mlp_output, &router_logits, &chosen, &weights, &offsets,
-                             &entries, &answers, &inputs_, &items_, &device_runs_})
+                             &entries, &weighted, &answers, &inputs_, &items_, &head_items_, &device_runs_})
     to.push_back(memory->address());
   for (const auto* memory : {&given_, &host_rows_, &host_table_})
     to.push_back(memory->address());
@@ -61,7 +62,7 @@ void cuda_pass::read_rows(std::byte* out) const {
 }
 
 void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
-                       std::size_t kv_slots, std::size_t most_run_rows, bool pads) {
+                       std::size_t kv_slots, std::size_t most_run_rows, std::size_t latent_heads, bool pads) {
   expect(!batch.rows.empty(), "cuda pass: a micro-batch has rows");
   num_given_rows_ = batch.rows.size();
   is_decode_step_ = has_one_row_a_sequence(batch) && num_given_rows_ <= most_graph_rows;
@@ -82,7 +83,6 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
   for (std::size_t r = 0; r < num_given_rows_; ++r) {
     const auto& row = batch.rows[r];
     expect(row.sequence < batch.sequences.size(), "cuda pass: sequence of a row exists");
-    expect(row.mask_parent == batch_row::causal, "cuda pass: rows are causal");
     expect(row.position / block_tokens < batch.sequences[row.sequence].size(),
            "cuda pass: a row's block is in its sequence's table");
     expect(row.kv_slot < kv_slots, "cuda pass: a row's slot is in the KV cache");
@@ -101,7 +101,7 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
     tokens[2 * num_rows_ + r] = static_cast<std::uint32_t>(kv_slots + i);
     sequences[r] = static_cast<std::uint32_t>(batch.sequences.size() + i);
   }
-  // The last position of 1, 2, 4, … spans: as many blocks of threads are started, and those of no row end at
+  // The last position of 1, 2, 4, … spans: more thread blocks are started, and those without a row end at
   // once.
   const auto spans = std::bit_ceil(kernels::cuda::spans_of(most_position_));
   most_position_ = static_cast<std::uint32_t>(spans * kernels::cuda::span_keys - 1);
@@ -126,17 +126,27 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
   auto* items = host_items_.reserve<row_item>(num_items_);
   cut_into_items(num_rows_, items);
   on.copy_to_device(items_.reserve<row_item>(num_items_), items, num_items_ * sizeof(row_item));
+
+  const auto of_heads =
+      kernels::cuda::head_items(latent_heads, num_rows_, kernels::cuda::item_rows_for(num_rows_));
+  num_head_items_ = of_heads.size();
+  if (of_heads.empty())
+    return;
+  auto* head_items = host_head_items_.reserve<row_item>(num_head_items_);
+  std::copy(of_heads.begin(), of_heads.end(), head_items);
+  on.copy_to_device(head_items_.reserve<row_item>(num_head_items_), head_items,
+                    num_head_items_ * sizeof(row_item));
 }
 
-void cuda_pass::download_routed(const kernels::cuda::stream& on, std::size_t at, std::size_t hidden,
-                                const moe_spec& moe) {
-  progress.layer = at;
+void cuda_pass::download_routed(const kernels::cuda::stream& on, const route_op& route) {
+  const auto& moe = route.experts;
   progress.waits = true;
   progress.num_experts = moe.num_experts;
-  progress.row_bytes = hidden * sizeof(kernels::bfloat16);
+  progress.row_bytes = moe.hidden * sizeof(kernels::bfloat16);
   const auto pairs = num_rows_ * progress.num_topk;
   const auto num_bytes = num_rows_ * progress.row_bytes;
-  on.copy_to_host(host_rows_.reserve<std::byte>(num_bytes), normed.as<std::byte>(), num_bytes);
+  on.copy_to_host(host_rows_.reserve<std::byte>(num_bytes),
+                  (route.weighs_input ? weighted : normed).as<std::byte>(), num_bytes);
   const auto num_offsets = moe.num_experts + 1;
   auto* table = host_table_.reserve<std::uint32_t>(num_offsets + pairs);
   on.copy_to_host(table, offsets.as<std::uint32_t>(), num_offsets * sizeof(std::uint32_t));

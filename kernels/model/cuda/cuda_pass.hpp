@@ -1,4 +1,4 @@
-// The working set of one micro-batch on its way through the attention side on a GPU.
+// The working set of one micro-batch on the attention side on a GPU.
 #pragma once
 
 #include "kernels/cuda/row_runs.hpp"
@@ -13,12 +13,12 @@
 
 namespace troupe::model {
 
-/// Where a pass stands, as the host knows it.
+/// The state of a pass, as known to the host.
 struct pass_progress {
   std::size_t layer = 0;
+  std::size_t operation = 0; ///< of the layer: the next one
   std::size_t num_topk = 0;
   bool waits = false; ///< for the experts of `layer`
-  bool has_mlp_output = false;
   std::size_t num_experts = 0;
   std::size_t row_bytes = 0;
   std::uint64_t router_ns = 0; ///< 0: not measured
@@ -30,38 +30,37 @@ class cuda_pass final : public attention_pass {
   routed_rows routed() const override;
   void read_rows(std::byte* out) const override;
 
-  /// Takes a new micro-batch, and has it copied to the device. Block tables get a width, and the last
-  /// position a number, that change seldom from step to step.
-  /// @param kv_slots       tokens that the KV cache has room for: rows' slots and blocks have to lie below
+  /// Starts a new micro-batch, and copies it to the device. Table width and last position are rounded, so
+  /// that they seldom change from step to step.
+  /// @param kv_slots       tokens that fit into the KV cache: a bound of rows' slots and blocks
   /// @param most_run_rows  that attention takes as one run
-  /// @param pads           gives a decode step the rows of its bucket (decode_buckets.hpp): the cache then
-  ///                       has one more block, behind all others, for the keys of padding
+  /// @param latent_heads   of multi-head latent attention, for `head_items`; 0: none
+  /// @param pads           pads a decode step to the rows of its bucket (decode_buckets.hpp): the cache then
+  /// has one more block, after all others, for the keys of padding
   void assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
-              std::size_t kv_slots, std::size_t most_run_rows, bool pads);
+              std::size_t kv_slots, std::size_t most_run_rows, std::size_t latent_heads, bool pads);
 
-  /// What a layer's experts see and which they are, as `routed` and `read_rows` tell: has it copied to the
-  /// host.
-  /// @param layer  waited for from now on
-  void download_routed(const kernels::cuda::stream& on, std::size_t layer, std::size_t hidden,
-                       const moe_spec& moe);
+  /// Starts copying to the host what the experts of the layer need, for `routed` and `read_rows`. They are
+  /// waited for from now on.
+  void download_routed(const kernels::cuda::stream& on, const route_op& route);
 
-  /// Takes what padding chose out of the table that was copied to the host, once that has come.
+  /// Removes the choices of padding from the table on the host, once it has arrived.
   void forget_padding();
 
   /// Copies the experts' answers to pinned memory, [num_rows · num_topk, hidden]; those of padding are 0.
-  /// @param slot_rows  as attention_backend::resume has them
+  /// @param slot_rows  as in attention_backend::resume
   const std::byte* gather_answers(std::span<const std::byte* const> slot_rows);
 
   /// Of the micro-batch.
   std::size_t num_given_rows() const { return num_given_rows_; }
 
-  /// That the device computes: those of the micro-batch, then padding.
+  /// Rows that the device computes: those of the micro-batch, then padding.
   std::size_t num_rows() const { return num_rows_; }
 
-  /// One row of each sequence, and so few that graphs are worth it.
+  /// One row per sequence, and few enough rows for graphs to pay.
   bool is_decode_step() const { return is_decode_step_; }
 
-  // Of the micro-batch, in device memory.
+  // The micro-batch in device memory.
   const std::uint32_t* tokens() const { return inputs_.as<std::uint32_t>(); }
 
   const std::uint32_t* positions() const { return tokens() + num_rows_; }
@@ -77,12 +76,17 @@ class cuda_pass final : public attention_pass {
 
   std::uint32_t most_position() const { return most_position_; }
 
-  /// All rows as pieces that `multiply_rows` takes.
+  /// All rows as pieces for `multiply_rows`.
   const kernels::cuda::row_item* items() const { return items_.as<kernels::cuda::row_item>(); }
 
   std::size_t num_items() const { return num_items_; }
 
-  /// All rows as runs, in device memory and here.
+  /// The heads of all rows as pieces for `multiply_rows`, a matrix each (head_products.hpp).
+  const kernels::cuda::row_item* head_items() const { return head_items_.as<kernels::cuda::row_item>(); }
+
+  std::size_t num_head_items() const { return num_head_items_; }
+
+  /// All rows as runs, on the device and on the host.
   const kernels::cuda::row_run* device_runs() const { return device_runs_.as<kernels::cuda::row_run>(); }
 
   std::span<const kernels::cuda::row_run> runs() const { return runs_; }
@@ -96,14 +100,15 @@ class cuda_pass final : public attention_pass {
   growing_device weights;       // f32 [rows, top_k]
   growing_device offsets;       // [experts + 1]
   growing_device entries;       // [rows · top_k]
+  growing_device weighted;      // bf16 [rows, hidden]: normed rows times their weights
   growing_device answers;       // bf16 [rows · top_k, hidden]
 
   pass_progress progress;
 
-  /// Of no other pass of this process.
+  /// Unique among the passes of this process.
   std::uint64_t number() const { return number_; }
 
-  /// Where all its memory lies.
+  /// The addresses of all its memory.
   void add_addresses(std::vector<const std::byte*>& to) const;
 
  private:
@@ -114,6 +119,7 @@ class cuda_pass final : public attention_pass {
   std::size_t num_sequences_ = 0;
   std::size_t table_width_ = 0;
   std::size_t num_items_ = 0;
+  std::size_t num_head_items_ = 0;
   std::uint32_t most_position_ = 0;
   static std::uint64_t next_number();
 
@@ -124,20 +130,22 @@ class cuda_pass final : public attention_pass {
   growing_device device_runs_;
   growing_pinned host_items_;
   growing_device items_;
+  growing_pinned host_head_items_;
+  growing_device head_items_;
   growing_pinned host_rows_;  // bf16 [rows, hidden]
   growing_pinned host_table_; // offsets, entries
-  growing_pinned given_;      // what `answers` is copied from
+  growing_pinned given_;      // the source of `answers`
 };
 
-/// A pass of this backend.
+/// Casts a pass of this backend.
 inline cuda_pass& pass_of(attention_pass& pass) {
   return static_cast<cuda_pass&>(pass);
 }
 
-/// Cuts rows 0 to `count` into pieces that `multiply_rows` takes, all of matrix 0.
+/// Cuts rows 0 to `count` into pieces for `multiply_rows`, all of matrix 0.
 void cut_into_items(std::size_t count, kernels::cuda::row_item* out);
 
-/// How many pieces that makes.
+/// The number of such pieces.
 constexpr std::size_t items_of(std::size_t count) {
   const auto at_once = kernels::cuda::item_rows_for(count);
   return (count + at_once - 1) / at_once;

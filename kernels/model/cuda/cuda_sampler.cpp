@@ -16,10 +16,11 @@ using kernels::share_block;
 using kernels::share_blocks;
 using kernels::token_logit;
 
-// More than so many of a row's best tokens are not asked for: copying the row costs no more then.
+// Most of a row's best tokens to request: beyond it, copying the row costs no more.
 constexpr std::size_t most_top = 4096;
 
-// Has values copied to the device. @returns where they are there
+// Starts copying values to the device.
+// @returns their address there
 template <class T>
 const T* upload(const cuda::stream& on, const std::vector<T>& values, growing_pinned& host,
                 growing_device& device) {
@@ -30,7 +31,7 @@ const T* upload(const cuda::stream& on, const std::vector<T>& values, growing_pi
   return to;
 }
 
-// Has what the device computes into `device` copied to `host`.
+// Starts copying results in `device` to `host`.
 template <class T>
 void download(const cuda::stream& on, const growing_device& device, std::size_t count, growing_pinned& host) {
   on.copy_to_host(host.reserve<T>(count), device.as<T>(), count * sizeof(T));
@@ -59,7 +60,7 @@ void cuda_sampler::sample(const cuda::stream& on, const float* logits, std::size
   sample_whole_rows(on, logits, vocab, wanted);
 }
 
-/// What to ask the device for each row.
+/// Determines the requests to the device for each row.
 void cuda_sampler::plan(std::size_t vocab, const token_requests& wanted) {
   jobs_.clear();
   places_.clear();
@@ -76,7 +77,7 @@ void cuda_sampler::plan(std::size_t vocab, const token_requests& wanted) {
                         .least = kernels::least_share(row.params.min_p),
                         .uniform = kernels::uniform_at(row.key)});
     }
-    // Changes may take any of the best away.
+    // Changes may remove any of the best tokens.
     if (!kernels::is_greedy(row.params.temperature) && kernels::has_top_k(row.params.top_k, vocab))
       top_ = std::max(top_, row.params.top_k + added.tokens.size());
     top_ = std::max<std::size_t>(top_, row.num_logprobs);
@@ -182,7 +183,7 @@ void cuda_sampler::decide(std::size_t vocab, const token_requests& wanted) {
   });
 }
 
-/// The ranks that the best tokens do not tell.
+/// Requests the ranks that the best tokens do not determine.
 void cuda_sampler::rank(const cuda::stream& on, const float* logits, std::size_t rows, std::size_t vocab) {
   std::vector<cuda::logit_in_row> ranked;
   for (const auto& of : jobs_)
@@ -203,16 +204,16 @@ void cuda_sampler::rank(const cuda::stream& on, const float* logits, std::size_t
       of.choice.token.rank = *next++;
 }
 
-/// Has `choose` answer the undecided ones among some jobs, from whole rows.
-/// @param rows    [jobs.size()]: what is asked for
-/// @param tokens  [jobs.size()]: gets the answers
-/// @param places  row of the logits → row of what `choose` looks at
+/// Calls `choose` with whole rows for the undecided jobs among some.
+/// @param rows    [jobs.size()]: the requests
+/// @param tokens  [jobs.size()]: receives the answers
+/// @param places  row of the logits → row of the copied logits
 template <class Row, class Choose>
 void cuda_sampler::choose_undecided(std::span<const job> jobs, std::span<const Row> rows,
                                     std::span<kernels::sampled_token> tokens,
                                     const std::map<std::size_t, std::size_t>& places, const Choose& choose) {
   std::vector<Row> asked;
-  std::vector<std::size_t> of; // which of the jobs
+  std::vector<std::size_t> of; // indices of the jobs
   for (std::size_t i = 0; i < jobs.size(); ++i)
     if (!jobs[i].is_decided) {
       asked.push_back(rows[i]);
@@ -229,7 +230,7 @@ void cuda_sampler::choose_undecided(std::span<const job> jobs, std::span<const R
 
 void cuda_sampler::sample_whole_rows(const cuda::stream& on, const float* logits, std::size_t vocab,
                                      const token_requests& wanted) {
-  std::map<std::size_t, std::size_t> places; // row of the logits → where it is copied to
+  std::map<std::size_t, std::size_t> places; // row of the logits → index of its copy
   for (const auto& of : jobs_)
     if (!of.is_decided)
       places.try_emplace(of.row, places.size());
@@ -241,7 +242,7 @@ void cuda_sampler::sample_whole_rows(const cuda::stream& on, const float* logits
     on.copy_to_host(copied + place * vocab, logits + row * vocab, vocab * sizeof(float));
   on.synchronize();
 
-  // All of them in one call each, so that they share the CPU's threads.
+  // One call for all rows, so that they share the CPU's threads.
   const auto view = kernels::view_of(copied, places.size(), vocab);
   const std::span<const job> jobs = jobs_;
   const auto drawn = wanted.drawn.size();

@@ -1,4 +1,4 @@
-// Tokens from logits that are on a GPU.
+// Chooses tokens from logits that are on a GPU.
 #pragma once
 
 #include "kernels/context.hpp"
@@ -17,32 +17,32 @@
 
 namespace troupe::model {
 
-/// Chooses what kernels::sample and kernels::token_logprobs choose of the same logits, to the last bit. The
+/// Gives the results of kernels::sample and kernels::token_logprobs for the same logits, to the last bit. The
 /// device finds the best tokens, sums and single logits; the CPU chooses among them
-/// (kernels/known_logits.hpp). Rows of which these do not tell enough are copied whole, each once.
+/// (kernels/known_logits.hpp). Rows for which this does not suffice are copied as a whole, each once.
 class cuda_sampler {
  public:
-  /// @param ctx        borrowed: where tokens are chosen
-  /// @param least_top  of each row's best tokens so many are looked at, or as many as top-k and logprobs ask
-  /// for
+  /// @param ctx        borrowed: chooses tokens
+  /// @param least_top  how many of each row's best tokens are examined at least; more if top-k or logprobs
+  /// need them
   explicit cuda_sampler(kernels::context& ctx, std::size_t least_top = 512);
 
-  /// Waits for the work that `on` was given before.
+  /// Waits for the earlier work of `on`.
   /// @param logits  [wanted.rows.size(), vocab] in device memory, dense
-  /// @errors device_error
+  /// @throws device_error
   void sample(const kernels::cuda::stream& on, const float* logits, std::size_t vocab,
               const token_requests& wanted);
 
-  /// How many rows were copied whole so far.
+  /// Number of rows copied as a whole so far.
   std::size_t num_whole_rows() const { return num_whole_rows_; }
 
  private:
   /// A row of token_requests: `drawn` first, then `known`.
   struct job {
     std::size_t row = 0;               // of the logits
-    std::vector<std::uint32_t> tokens; // whose logits are picked
+    std::vector<std::uint32_t> tokens; // logits to pick
     std::size_t first_pick = 0;
-    std::size_t draw = no_draw; // among those from all tokens
+    std::size_t draw = no_draw; // index among the draws from all tokens
     kernels::known_choice choice{};
     bool is_decided = false;
   };
@@ -71,9 +71,9 @@ class cuda_sampler {
   std::vector<kernels::cuda::share_draw> draws_;
   std::size_t top_ = 0;
   std::size_t room_ = 0;
-  std::vector<kernels::known_scratch> scratch_; // of each thread
+  std::vector<kernels::known_scratch> scratch_; // one per thread
 
-  // What the device is asked, and what it says.
+  // Requests to the device, and its results.
   growing_pinned host_places_;
   growing_device device_places_;
   growing_pinned host_draws_;

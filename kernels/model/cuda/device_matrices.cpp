@@ -16,10 +16,10 @@ std::size_t bytes_of_matrix(const kernels::cuda::weight_shape& shape, bool has_b
 
 } // namespace
 
-std::size_t device_matrices::bytes_of(std::span<const kernels::cuda::weight_shape> shapes) {
+std::size_t device_matrices::bytes_of(std::span<const kernels::cuda::weight_shape> shapes, bool have_bias) {
   std::size_t total = aligned(shapes.size() * sizeof(weight_matrix));
   for (const auto& shape : shapes)
-    total += bytes_of_matrix(shape, false);
+    total += bytes_of_matrix(shape, have_bias);
   return total;
 }
 

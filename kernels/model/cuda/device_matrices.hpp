@@ -1,4 +1,4 @@
-// Matrices in device memory that belong together: one piece, and the table that kernels find them in.
+// Related matrices in device memory: one allocation, and the table that kernels use.
 #pragma once
 
 #include "kernels/cuda/device.hpp"
@@ -15,17 +15,18 @@ class device_matrices {
  public:
   device_matrices() = default;
 
-  /// Copies `images`, and waits until they are there. @errors device_error
+  /// Copies `images`, and waits for the copies.
+  /// @throws device_error
   device_matrices(const kernels::cuda::stream& on, std::span<const matrix_image> images);
 
-  /// The same into memory that stays as long as they do.
-  /// @param to  begins at a multiple of 256 and has room for `bytes_of` them
+  /// The same into memory that outlives the matrices.
+  /// @param to  a multiple of 256, with room for `bytes_of` bytes
   device_matrices(const kernels::cuda::stream& on, std::span<const matrix_image> images, std::byte* to);
 
-  /// Device memory that matrices of these shapes, without biases, take together.
-  static std::size_t bytes_of(std::span<const kernels::cuda::weight_shape> shapes);
+  /// Device memory of matrices of these shapes.
+  static std::size_t bytes_of(std::span<const kernels::cuda::weight_shape> shapes, bool have_bias);
 
-  /// Taken here; 0 where they lie in other memory.
+  /// Own memory; 0 if they are in other memory.
   std::size_t num_bytes() const { return memory_.size(); }
 
   bool empty() const { return matrices_.empty(); }

@@ -10,7 +10,7 @@ namespace troupe::model {
 
 namespace {
 
-// Large enough that rounding up to 2 MiB costs little, small enough for the last slab to be half empty.
+// Large enough for the rounding to 2 MiB to cost little, small enough for a half empty last slab.
 constexpr std::size_t usual_slab_bytes = std::size_t{64} << 20;
 
 } // namespace
@@ -35,7 +35,7 @@ expert_slabs::~expert_slabs() {
 
 expert_slabs::place expert_slabs::take() {
   const std::lock_guard lock{mutex_};
-  // The fullest one, so that others become empty.
+  // Uses the fullest slab, so that others become empty.
   slab* found = nullptr;
   for (const auto& each : slabs_)
     if (!each->free.empty() && (found == nullptr || each->free.size() < found->free.size()))
@@ -48,7 +48,7 @@ expert_slabs::place expert_slabs::take() {
 }
 
 void expert_slabs::give_back(slab& in, std::uint32_t index) noexcept {
-  std::unique_ptr<slab> emptied; // given back outside the lock: that waits for the device
+  std::unique_ptr<slab> emptied; // freed outside the lock: that waits for the device
   const std::lock_guard lock{mutex_};
   in.free.push_back(index);
   if (in.free.size() < in_slab_)

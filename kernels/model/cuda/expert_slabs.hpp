@@ -1,4 +1,5 @@
-// Device memory for experts of one size: many in one piece, since a device gives whole pieces of 2 MiB.
+// Device memory for experts of one size: many in one allocation, since a device allocates whole pieces of 2
+// MiB.
 #pragma once
 
 #include "kernels/cuda/device.hpp"
@@ -11,25 +12,24 @@
 
 namespace troupe::model {
 
-/// Slabs of about 64 MiB, each for as many experts as it has room for. A place that was given back is the
-/// next expert's. A slab that is empty is given back to the device, which waits for all its work, if there is
-/// another empty one: an expert that goes and one that comes cost nothing.
+/// Slabs of about 64 MiB, each with room for several experts. A freed place is reused for the next expert. An
+/// empty slab is freed, which waits for all work of the device, only if there is another empty one: replacing
+/// an expert costs nothing.
 ///
-/// Places may be taken and given back by any thread; whoever gives one back has waited for the work that
-/// names it.
+/// Any thread may take and free places; it must have waited for the work that uses a place before freeing it.
 class expert_slabs {
  private:
   struct slab;
 
  public:
-  /// @param expert_bytes  at least 1; a multiple of what experts' addresses are to be multiples of, up to 256
-  /// @param most          experts that there may be: a slab is never larger than they need. At least 1
+  /// @param expert_bytes  at least 1; a multiple of the required alignment of experts, up to 256
+  /// @param most          largest number of experts, at least 1: no slab is larger than that needs
   expert_slabs(std::size_t expert_bytes, std::size_t most);
   ~expert_slabs();
   expert_slabs(const expert_slabs&) = delete;
   expert_slabs& operator=(const expert_slabs&) = delete;
 
-  /// Room for one expert. Ends before the slabs do.
+  /// Room for one expert. Must end before the slabs.
   class place {
    public:
     place(place&& other) noexcept;
@@ -48,15 +48,15 @@ class expert_slabs {
     std::uint32_t index_;
   };
 
-  /// @errors device_error: the device has no room for another slab
+  /// @throws device_error  the device has no room for another slab
   place take();
 
   std::size_t experts_in_slab() const { return in_slab_; }
 
-  /// What an expert takes of the device, where slabs are full.
+  /// Device memory per expert in full slabs.
   std::size_t bytes_of_expert() const;
 
-  /// Taken of the device.
+  /// Device memory of all slabs.
   std::size_t num_bytes() const;
 
  private:

@@ -26,7 +26,7 @@ const std::byte* expert_slots::take(std::uint64_t id, const pinned_matrices& fro
     if (taken.last_wave == wave_)
       return nullptr; // the least recently used one is in the wave, so all are
     places_.erase(taken.id);
-    taken.id = 0; // until its copy is under way
+    taken.id = 0; // until its copy has been started
     if (taken.last_wave != 0)
       copies_.wait(taken.used);
     copies_.copy_to_device(data, from.data(), from.num_bytes());
@@ -65,7 +65,7 @@ void expert_slots::clear() {
   try {
     copies_.synchronize();
   } catch (const kernels::cuda::device_error&) { // NOLINT(bugprone-empty-catch)
-    // Whoever copies next hears of it.
+    // The next copy reports it.
   }
   places_.clear();
   for (auto& each : slots_) {

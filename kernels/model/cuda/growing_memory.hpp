@@ -1,4 +1,4 @@
-// Memory of a working set whose size changes from batch to batch.
+// Working memory whose size changes from batch to batch.
 #pragma once
 
 #include "kernels/cuda/device.hpp"
@@ -7,18 +7,18 @@
 
 namespace troupe::model {
 
-/// Keeps its memory while less is needed.
+/// Keeps its memory when less is needed.
 /// @tparam Memory  device_memory or pinned_memory
 template <class Memory>
 class growing_memory {
  public:
-  /// Room for `count` elements; what was in it is lost where it has to grow. Only while no work names it.
-  /// @errors device_error
+  /// Makes room for `count` elements; growing loses the content. Only while no work uses it.
+  /// @throws device_error
   template <class T>
   T* reserve(std::size_t count) {
     const auto num_bytes = count * sizeof(T);
     if (num_bytes > memory_.size()) {
-      memory_ = {}; // given back before more is taken
+      memory_ = {}; // freed before more is allocated
       try {
         memory_ = Memory(num_bytes + num_bytes / 4);
       } catch (const kernels::cuda::device_error& error) {
@@ -45,8 +45,8 @@ class growing_memory {
 using growing_device = growing_memory<kernels::cuda::device_memory>;
 using growing_pinned = growing_memory<kernels::cuda::pinned_memory>;
 
-/// Waits at the end of a scope for whatever a stream was given, so that nothing that work names goes before
-/// it: also where an exception leaves the scope early.
+/// Waits at the end of a scope, also after an exception, for all work of a stream, so that nothing that the
+/// work uses is destroyed before.
 class work_ends_here {
  public:
   explicit work_ends_here(const kernels::cuda::stream& on) : on_(on) {}
@@ -55,7 +55,7 @@ class work_ends_here {
     try {
       on_.synchronize();
     } catch (const kernels::cuda::device_error&) { // NOLINT(bugprone-empty-catch)
-      // Whoever waits for results hears of it.
+      // The next wait for results reports it.
     }
   }
 

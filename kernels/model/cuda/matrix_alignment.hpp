@@ -1,11 +1,11 @@
-// Where parts of matrices may begin.
+// Alignment of parts of matrices.
 #pragma once
 
 #include <cstddef>
 
 namespace troupe::model {
 
-/// What begins at such addresses can be read in the largest pieces that there are.
+/// Memory at such addresses can be read with the largest loads.
 inline constexpr std::size_t matrix_alignment = 256;
 
 constexpr std::size_t aligned(std::size_t num_bytes) {

@@ -13,23 +13,24 @@ namespace {
 
 using kernels::cuda::weight_format;
 
-/// Rows of one tensor after another, as floats.
+/// Rows of a tensor, as floats.
 class row_reader {
  public:
   explicit row_reader(const tensor_ref& tensor)
-      : tensor_(tensor), row_bytes_(tensor.shape.back() * element_bytes(tensor.type)) {}
+      : type_(tensor.type), rows_(tensor), row_bytes_(tensor.shape.back() * element_bytes(tensor.type)) {}
 
   std::vector<float> row(std::size_t r) const {
-    return to_floats({tensor_.type, {}, tensor_.data + r * row_bytes_, row_bytes_});
+    return to_floats({type_, {}, rows_.view().row(r), row_bytes_});
   }
 
  private:
-  const tensor_ref& tensor_;
+  storage_dtype type_;
+  weight_rows rows_;
   std::size_t row_bytes_;
 };
 
 void copy_bf16(const tensor_ref& tensor, std::byte* out) {
-  if (tensor.type == storage_dtype::bfloat16) {
+  if (tensor.type == storage_dtype::bfloat16 && tensor.is_dense()) {
     std::memcpy(out, tensor.data, tensor.num_bytes);
     return;
   }
@@ -124,12 +125,12 @@ device_storage dense_storage(const quantization& quant) {
   return {};
 }
 
-matrix_image pack_matrix(const tensor_source& tensors, std::span<const std::string> names,
+matrix_image pack_matrix(const tensor_source& tensors, std::span<const tensor_requirement> required,
                          device_storage storage, kernels::isa set) {
   std::vector<tensor_ref> parts;
   kernels::cuda::weight_shape shape{storage.format, 0, 0};
-  for (const auto& name : names) {
-    parts.push_back(tensors.read(name));
+  for (const auto& one : required) {
+    parts.push_back(tensors.read(one.name));
     shape.outputs += parts.back().shape.front();
     shape.inputs = parts.back().shape.back();
   }
@@ -150,6 +151,33 @@ matrix_image pack_matrix(const tensor_source& tensors, std::span<const std::stri
   for (const auto& part : parts)
     release_pages({part.data, part.num_bytes});
   return image;
+}
+
+matrix_image pack_matrix(const tensor_source& tensors, const matrix_ref& ref, kernels::isa set) {
+  auto image = pack_matrix(
+      tensors, std::span{ref.parts},
+      ref.storage == matrix_storage::quantizable ? dense_storage(tensors.quant()) : device_storage{}, set);
+  for (const auto& bias : ref.biases) {
+    const auto values = tensors.floats(bias.name);
+    image.bias.insert(image.bias.end(), values.begin(), values.end());
+  }
+  return image;
+}
+
+std::vector<matrix_image> pack_mlp(const tensor_source& tensors, const mlp_ref& ref, device_storage storage,
+                                   kernels::isa set) {
+  std::vector<matrix_image> images;
+  const auto pack = [&](const tensor_requirement& tensor) {
+    auto image = pack_matrix(tensors, std::span{&tensor, 1}, storage, set);
+    if (!ref.biases.empty())
+      image.bias = tensors.floats(ref.biases[images.size()].name);
+    images.push_back(std::move(image));
+  };
+  pack(ref.gate);
+  if (ref.up)
+    pack(*ref.up);
+  pack(ref.down);
+  return images;
 }
 
 } // namespace troupe::model

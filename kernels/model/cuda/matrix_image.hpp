@@ -1,4 +1,4 @@
-// From tensors of a checkpoint to a matrix in the layout that the GPU's kernels stream; needs no GPU.
+// Converts tensors of a checkpoint to matrices in the layout of the GPU's kernels; needs no GPU.
 #pragma once
 
 #include "kernels/cuda/weights.hpp"
@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace troupe::model {
@@ -17,17 +16,17 @@ namespace troupe::model {
 /// How a matrix's numbers are stored on the device.
 struct device_storage {
   kernels::cuda::weight_format format = kernels::cuda::weight_format::bf16;
-  /// int4: inputs that share a group scale, 32 or 64; 0: none do.
+  /// int4: inputs that share a group scale, 32 or 64; 0: no group scales.
   std::size_t group = 0;
 };
 
-/// Of routed experts.
+/// For routed experts.
 device_storage expert_storage(const quantization& quant);
 
-/// Of the attention side's matrices, routers excepted.
+/// For the attention side's matrices, except routers.
 device_storage dense_storage(const quantization& quant);
 
-/// A matrix, ready to be copied: kernels::cuda::weight_matrix says what its parts are.
+/// A matrix, ready to be copied; kernels::cuda::weight_matrix explains the parts.
 struct matrix_image {
   kernels::cuda::weight_shape shape;
   std::vector<std::byte> weights;
@@ -36,11 +35,18 @@ struct matrix_image {
   std::vector<float> bias;                 // [outputs], or empty
 };
 
-/// Packs [N, K] matrices with equal K as one: the first one's outputs come first. The integers are those of
-/// the CPU's weights (kernels/quantize.hpp). Pages that were read are given back to the page cache.
-/// @param set  whose kernels help to quantize; with every set's the bytes are the same
-/// @errors  model_error that names the tensor: it cannot be read, or holds what cannot be quantized
-matrix_image pack_matrix(const tensor_source& tensors, std::span<const std::string> names,
+/// Packs [N, K] matrices with equal K as one, in order of their outputs. The integers equal those of the
+/// CPU's weights (kernels/quantize.hpp). Pages that were read are returned to the page cache.
+/// @param set  its kernels help to quantize; the bytes are the same for every set
+/// @throws model_error naming the tensor: it cannot be read, or cannot be quantized
+matrix_image pack_matrix(const tensor_source& tensors, std::span<const tensor_requirement> parts,
                          device_storage storage, kernels::isa set);
+
+/// The same with its bias, quantized if it may be and --dense-quant says so.
+matrix_image pack_matrix(const tensor_source& tensors, const matrix_ref& ref, kernels::isa set);
+
+/// Gate, up if it is gated, and down, with their biases.
+std::vector<matrix_image> pack_mlp(const tensor_source& tensors, const mlp_ref& ref, device_storage storage,
+                                   kernels::isa set);
 
 } // namespace troupe::model

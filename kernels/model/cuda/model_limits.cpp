@@ -1,4 +1,4 @@
-// Which models there are GPU kernels for: needs no GPU.
+// Which models have GPU kernels; needs no GPU.
 #include "kernels/cuda/few_rows.hpp"
 #include "kernels/cuda/router.hpp"
 #include "kernels/model/cuda/cuda_backend.hpp"
@@ -7,7 +7,7 @@ namespace troupe::model {
 
 namespace {
 
-// What one load of one thread fetches of a row in BF16.
+// The part of a BF16 row that one load of one thread reads.
 constexpr std::size_t row_granule = kernels::cuda::lane_run;
 constexpr std::size_t most_head_dim = 256;
 
@@ -20,24 +20,34 @@ std::optional<std::string> problem_of_width(const std::string& what, std::size_t
          + ", as its kernels want it" + remedy;
 }
 
-std::optional<std::string> problem_of_layer(const layer_spec& layer, const std::string& name) {
-  const auto& attention = layer.attention;
-  if (attention.head_dim > most_head_dim)
-    return name + "a head_dim of " + std::to_string(attention.head_dim) + " is above "
-           + std::to_string(most_head_dim) + remedy;
-  if (auto problem = problem_of_width(name + "a head_dim", attention.head_dim))
+std::optional<std::string> problem_of(const attend_op& op) {
+  if (op.head_dim > most_head_dim)
+    return "a head_dim of " + std::to_string(op.head_dim) + " is above " + std::to_string(most_head_dim)
+           + remedy;
+  return problem_of_width("a head_dim", op.head_dim);
+}
+
+std::optional<std::string> problem_of(const attend_latent_op& op) {
+  if (auto problem = problem_of_width("a qk_nope_head_dim", op.nope_dim))
     return problem;
-  if (const auto* mlp = std::get_if<dense_mlp_spec>(&layer.mlp))
-    return problem_of_width(name + "an intermediate size", mlp->intermediate);
-  const auto& moe = *layer.moe();
+  return problem_of_width("a v_head_dim", op.value_dim);
+}
+
+std::optional<std::string> problem_of(const route_op& op) {
+  const auto& moe = op.experts;
   if (moe.num_experts > kernels::cuda::most_experts || moe.num_topk > kernels::cuda::most_top_k)
-    return name + "its router chooses among at most " + std::to_string(kernels::cuda::most_experts)
+    return "its router chooses among at most " + std::to_string(kernels::cuda::most_experts)
            + " experts at most " + std::to_string(kernels::cuda::most_top_k) + ", this model "
            + std::to_string(moe.num_topk) + " of " + std::to_string(moe.num_experts) + remedy;
-  if (auto problem = problem_of_width(name + "an expert's intermediate size", moe.intermediate))
-    return problem;
-  if (moe.shared)
-    return problem_of_width(name + "a shared expert's intermediate size", moe.shared->intermediate);
+  return problem_of_width("an expert's intermediate size", moe.intermediate);
+}
+
+std::optional<std::string> problem_of(const feed_forward_op& op) {
+  return problem_of_width("an intermediate size", op.mlp.intermediate());
+}
+
+template <class Op>
+std::optional<std::string> problem_of(const Op& /*unused*/) {
   return {};
 }
 
@@ -53,8 +63,9 @@ std::optional<std::string> cuda_model_problem(const model_config& config, kernel
   if (auto problem = problem_of_width("a hidden size", config.hidden))
     return problem;
   for (std::size_t i = 0; i < config.num_layers(); ++i)
-    if (auto problem = problem_of_layer(config.layers[i], "layer " + std::to_string(i) + ": "))
-      return problem;
+    for (const auto& op : config.layers[i].operations)
+      if (const auto problem = std::visit([](const auto& described) { return problem_of(described); }, op))
+        return "layer " + std::to_string(i) + ": " + *problem;
   return {};
 }
 

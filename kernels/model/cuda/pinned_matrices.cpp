@@ -19,7 +19,7 @@ pinned_matrices::pinned_matrices(std::span<const matrix_image> images, kernels::
   put(images);
 }
 
-/// Says where parts begin, and how long all of it is.
+/// Computes the places of all parts, and the total size.
 std::size_t pinned_matrices::plan(std::span<const matrix_image> images) {
   std::size_t total = 0;
   const auto place = [&]<class T>(const std::vector<T>& values) -> std::optional<std::size_t> {

@@ -1,4 +1,4 @@
-// Matrices that belong together, in the host's memory, as they will lie in a device's.
+// Related matrices in the host's memory, in the layout of device memory.
 #pragma once
 
 #include "kernels/cuda/device.hpp"
@@ -14,22 +14,22 @@ namespace troupe::model {
 
 class pinned_matrices {
  public:
-  /// @errors device_error
+  /// @throws device_error
   explicit pinned_matrices(std::span<const matrix_image> images);
 
-  /// Into memory that was taken before; it may be larger.
+  /// Uses memory that was allocated before; it may be larger.
   pinned_matrices(std::span<const matrix_image> images, kernels::cuda::pinned_memory memory);
 
-  /// One piece, from which devices copy by themselves.
+  /// One contiguous piece, from which devices copy on their own.
   const std::byte* data() const { return memory_.data(); }
 
   std::size_t num_bytes() const { return num_bytes_; }
 
-  /// Matrix `index` where all of it was copied to `base`, which begins at a multiple of 256.
+  /// Matrix `index` of a copy of all at `base`, a multiple of 256.
   kernels::cuda::weight_matrix at(const std::byte* base, std::size_t index) const;
 
  private:
-  /// Where its parts begin; nothing: it has none of these.
+  /// Places of its parts; empty: it lacks the part.
   struct parts {
     std::optional<std::size_t> weights;
     std::optional<std::size_t> group_scales;
@@ -40,7 +40,7 @@ class pinned_matrices {
   std::size_t plan(std::span<const matrix_image> images);
   void put(std::span<const matrix_image> images);
 
-  std::vector<parts> matrices_; // before the memory, whose size they say
+  std::vector<parts> matrices_; // before the memory, whose size they determine
   std::size_t num_bytes_;
   kernels::cuda::pinned_memory memory_;
 };

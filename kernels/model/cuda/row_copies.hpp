@@ -1,4 +1,4 @@
-// Rows of an expert batch on their way to a device and back.
+// Copies rows of an expert batch to a device and back.
 #pragma once
 
 #include "kernels/cuda/device.hpp"
@@ -11,41 +11,43 @@
 
 namespace troupe::model {
 
-/// Gathers rows from wherever they lie into pinned memory, and hands results out from there. A large batch
-/// goes in pieces, by streams of its own: while a piece is computed, the next one is gathered and copied, and
-/// the last one comes back. A small batch goes at once, by the stream that computes.
+/// Gathers rows into pinned memory, and scatters results from there. A large batch is sent in pieces, on
+/// separate streams: while a piece is computed, the next one is gathered and copied, and the previous one
+/// returns. A small batch is sent as a whole, on the computing stream.
 ///
 /// For each batch: `begin`; for each piece `add` for each of its experts, `send`, the computation, `fetch`;
-/// then `finish`. Where an error ends a batch early, `wait` for what still runs before rows go.
+/// then `finish`. If an error ends a batch early, call `wait` for running copies before the rows are
+/// destroyed.
 class row_copies {
  public:
-  /// @param piece_bytes  of inputs, that a piece should have at least
+  /// @param piece_bytes  least bytes of a piece's inputs
   explicit row_copies(std::size_t piece_bytes) : piece_bytes_(piece_bytes) {}
 
-  /// Makes room for a batch, forgets the last one.
-  /// @errors device_error
+  /// Makes room for a batch, and forgets the last one.
+  /// @throws device_error
   void begin(std::size_t rows, std::size_t row_bytes);
 
-  /// Rows that a piece should have; all of a small batch.
+  /// Wanted rows of a piece; all rows for a small batch.
   std::size_t rows_of_piece() const { return rows_of_piece_; }
 
   /// Whether the batch is one piece.
   bool goes_at_once() const { return rows_of_piece_ == rows_; }
 
-  /// Gathers an expert's rows behind those before. @param rows  and what it names stay until `finish`
+  /// Gathers an expert's rows after the previous ones.
+  /// @param rows  they, and what they refer to, stay until `finish`
   void add(const expert_rows& rows);
 
-  /// Has what was added since the last call copied; `compute` waits for it.
+  /// Starts copying what was added since the last call; `compute` waits for it.
   void send(const kernels::cuda::stream& compute);
 
-  /// Has the results of the same rows copied once `compute` is there.
+  /// Starts copying the results of the same rows once `compute` gets there.
   void fetch(const kernels::cuda::stream& compute);
 
-  /// Hands out results, piece after piece as they come.
-  /// @errors device_error also for what the computation did wrong
+  /// Scatters results, piece after piece as they arrive.
+  /// @throws device_error, also for failures of the computation
   void finish();
 
-  /// Until nothing is copied any more; never throws.
+  /// Waits until all copies are done; never throws.
   void wait() const noexcept;
 
   /// [rows, row bytes] in device memory.
@@ -75,7 +77,7 @@ class row_copies {
   growing_pinned host_outputs_;
   kernels::cuda::stream arrivals_;
   kernels::cuda::stream returns_;
-  std::deque<piece> pieces_; // kept from batch to batch; after the streams that their events name
+  std::deque<piece> pieces_; // reused for each batch; after the streams that their events use
   std::size_t num_pieces_ = 0;
 };
 

@@ -8,7 +8,7 @@ namespace troupe::model {
 
 namespace {
 
-// A device that has no memory for a graph now may have some later.
+// A device without memory for a graph may have some later.
 constexpr unsigned most_failures = 3;
 
 } // namespace
@@ -34,7 +34,7 @@ step_graphs::outcome step_graphs::run(const kernels::cuda::stream& on, const ste
     try {
       of.recorded.emplace(kernels::cuda::graph::capture(on, [&] { of.after = work(true); }));
     } catch (const kernels::cuda::device_error&) {
-      // Nothing of it was given to the stream. If the device is at fault, the same work says so.
+      // Nothing was given to the stream. If the device has failed, the direct computation reports it.
       if (++of.failures == most_failures)
         ++num_refused_;
       return work(false);

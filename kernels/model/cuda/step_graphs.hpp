@@ -1,4 +1,4 @@
-// Pieces of decode steps as graphs: recorded once, and given to the device as one piece from then on.
+// Runs pieces of decode steps as graphs: recorded once, then launched as one piece.
 #pragma once
 
 #include "kernels/cuda/device.hpp"
@@ -17,42 +17,41 @@
 
 namespace troupe::model {
 
-/// All that decides which kernels a piece launches and with which arguments: what they compute with lies in
-/// memory.
+/// Everything that determines a piece's kernels and their arguments; their data is in memory.
 struct step_shape {
   std::uint64_t pass = 0;
-  std::size_t layer = 0; ///< where the piece begins
-  bool begins = false;   ///< with embeddings, rather than with the experts' answers
-  bool has_mlp_output = false;
-  std::size_t rows = 0; ///< padding among them, each of a sequence of its own
+  std::size_t layer = 0; ///< at the start of the piece
+  std::size_t operation = 0;
+  bool begins = false;  ///< begins with embeddings, not with the experts' answers
+  std::size_t rows = 0; ///< including padding, each of a sequence of its own
   std::size_t table_width = 0;
   std::uint32_t most_position = 0;
-  /// Of all memory that grows.
+  /// Of all memory that can grow.
   std::vector<const std::byte*> addresses;
 
   friend auto operator<=>(const step_shape&, const step_shape&) = default;
 };
 
-/// A piece is computed directly the first time, so that memory has grown to its size, recorded the second
-/// time, and replayed from then on: the same kernels with the same arguments, so the same bits. One that
-/// could not be recorded three times is computed directly for good.
+/// A piece is computed directly the first time, so that memory grows to its size, recorded the second time,
+/// and replayed from then on: the same kernels with the same arguments, so the same bits. After three failed
+/// recordings it is always computed directly.
 class step_graphs {
  public:
-  /// Where a piece left its pass.
+  /// The state of a pass after a piece.
   struct outcome {
     pause stopped = pause::done;
     pass_progress progress;
   };
 
-  /// Gives the piece's work to the stream, waits for nothing, and says where it stops.
-  /// @param is_recorded  events that measure time make no sense then
+  /// Enqueues the piece's work on the stream without waiting, and returns where it stops.
+  /// @param is_recorded  events that measure time are meaningless then
   using piece = std::function<outcome(bool is_recorded)>;
 
-  /// @param most  shapes to know, at least 1; for one more the least recently used one is forgotten
+  /// @param most  shapes to keep, at least 1; beyond it the least recently used one is forgotten
   explicit step_graphs(std::size_t most);
 
-  /// Forgets all graphs where an exception leaves a scope: a step that breaks off may have given back memory
-  /// that they name, and smaller memory may come to lie at the same address.
+  /// Forgets all graphs if an exception leaves a scope: an interrupted step may have freed memory that they
+  /// use, and smaller memory may be allocated at the same address.
   class forgotten_on_error {
    public:
     explicit forgotten_on_error(step_graphs& graphs) : graphs_(graphs) {}
@@ -70,7 +69,7 @@ class step_graphs {
     int exceptions_before_ = std::uncaught_exceptions();
   };
 
-  /// @errors device_error, what `work` throws: of work that is not recorded. All graphs are forgotten then
+  /// @throws device_error, and exceptions of `work` that is not recorded. All graphs are forgotten then
   outcome run(const kernels::cuda::stream& on, const step_shape& shape, const piece& work);
 
   void clear();
@@ -79,14 +78,14 @@ class step_graphs {
 
   std::uint64_t num_replays() const { return num_replays_; }
 
-  /// Pieces that are no longer tried.
+  /// Pieces that are no longer recorded.
   std::uint64_t num_refused() const { return num_refused_; }
 
  private:
   struct entry {
     std::optional<kernels::cuda::graph> recorded;
     outcome after;
-    unsigned failures = 0;                        // to record it
+    unsigned failures = 0;                        // failed recordings
     std::list<const step_shape*>::iterator place; // in order of use
   };
 

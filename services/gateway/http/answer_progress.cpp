@@ -9,8 +9,8 @@ answer_progress::answer_progress(const openai::generation_plan& plan, const open
                                  gateway_metrics& metrics, time_point arrival)
     : plan_(plan), metrics_(metrics), arrival_(arrival) {
   for (const auto& prompt : plan_.prompts) {
-    const size_t offset = plan_.options.echo ? openai::count_characters(prompt.echo) : 0;
-    for (uint32_t i = 0; i < choices_of_a_job(); ++i)
+    const std::size_t offset = plan_.options.echo ? openai::count_characters(prompt.echo) : 0;
+    for (std::uint32_t i = 0; i < choices_of_a_job(); ++i)
       tracks_.push_back(std::make_unique<track>(openai::choice{codec, plan_.options, prompt.tokens, offset}));
   }
 }
@@ -21,7 +21,7 @@ void answer_progress::job_placed(time_point at) {
     first_placed_ = at;
 }
 
-void answer_progress::tokens_came(uint32_t choice, time_point at, size_t num_tokens) {
+void answer_progress::tokens_came(std::uint32_t choice, time_point at, std::size_t num_tokens) {
   track& one = of(choice);
   if (!one.first_token) {
     one.first_token = one.last_token = at;
@@ -35,7 +35,7 @@ void answer_progress::tokens_came(uint32_t choice, time_point at, size_t num_tok
   one.last_token = at;
 }
 
-void answer_progress::choice_ended(uint32_t choice, time_point at) {
+void answer_progress::choice_ended(std::uint32_t choice, time_point at) {
   track& one = of(choice);
   one.ended = true;
   ++num_ended_;
@@ -50,7 +50,7 @@ void answer_progress::choice_ended(uint32_t choice, time_point at) {
     metrics_.request_finished(longest_choice());
 }
 
-bool answer_progress::job_ended(size_t job) const {
+bool answer_progress::job_ended(std::size_t job) const {
   const auto begin = tracks_.begin() + static_cast<std::ptrdiff_t>(job * choices_of_a_job());
   return std::all_of(begin, begin + choices_of_a_job(), [](const auto& one) { return one->ended; });
 }
@@ -85,8 +85,8 @@ void answer_progress::describe(access_record& record) const {
     record.first_token_seconds = since_arrival(*first);
 }
 
-uint32_t answer_progress::longest_choice() const {
-  uint32_t longest = 0;
+std::uint32_t answer_progress::longest_choice() const {
+  std::uint32_t longest = 0;
   if (!drops_new_tokens(plan_))
     for (const auto& one : tracks_)
       longest = std::max(longest, one->state.num_tokens());

@@ -1,4 +1,4 @@
-// How far the choices of one answer are, when that happened, and what metrics and the access log say of it.
+// Progress of the choices of one answer, with times, for metrics and the access log.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "services/gateway/http/access_record.hpp"
-#include "services/gateway/metrics.hpp"
+#include "services/gateway/http/gateway_metrics.hpp"
 #include "services/gateway/openai/choice.hpp"
 #include "services/gateway/openai/plan.hpp"
 #include "services/gateway/openai/response.hpp"
@@ -23,42 +23,42 @@ class answer_progress {
  public:
   using time_point = std::chrono::steady_clock::time_point;
 
-  /// A choice, what it has gained, and when.
+  /// A choice, its tokens so far, and their times.
   struct track {
     explicit track(openai::choice fresh) : state(std::move(fresh)) {}
 
     openai::choice state;
-    bool opened = false; ///< its first chunk is out
+    bool opened = false; ///< its first chunk was sent
     bool ended = false;
     std::optional<time_point> first_token{};
     time_point last_token{};
   };
 
-  /// @param plan, codec, metrics  must outlive it
+  /// @param plan, codec, metrics  outlive this
   answer_progress(const openai::generation_plan& plan, const openai::text_codec& codec,
                   gateway_metrics& metrics, time_point arrival);
 
-  size_t num_choices() const { return tracks_.size(); }
+  std::size_t num_choices() const { return tracks_.size(); }
 
-  track& of(uint32_t choice) { return *tracks_[choice]; }
+  track& of(std::uint32_t choice) { return *tracks_[choice]; }
 
-  const track& of(uint32_t choice) const { return *tracks_[choice]; }
+  const track& of(std::uint32_t choice) const { return *tracks_[choice]; }
 
-  /// The cluster has begun with one of its jobs.
+  /// The cluster has started a job.
   void job_placed(time_point at);
 
-  /// New tokens of a choice have come.
-  void tokens_came(uint32_t choice, time_point at, size_t num_tokens);
+  /// A choice got new tokens.
+  void tokens_came(std::uint32_t choice, time_point at, std::size_t num_tokens);
 
-  void choice_ended(uint32_t choice, time_point at);
+  void choice_ended(std::uint32_t choice, time_point at);
 
-  /// Jobs that the cluster has begun with.
-  size_t num_placed() const { return num_placed_; }
+  /// Number of jobs that the cluster has started.
+  std::size_t num_placed() const { return num_placed_; }
 
-  /// Jobs of which all choices have ended.
-  size_t num_ended_jobs() const { return num_ended_jobs_; }
+  /// Number of jobs whose choices have all ended.
+  std::size_t num_ended_jobs() const { return num_ended_jobs_; }
 
-  bool job_ended(size_t job) const;
+  bool job_ended(std::size_t job) const;
 
   bool all_ended() const { return num_ended_ == tracks_.size(); }
 
@@ -68,22 +68,23 @@ class answer_progress {
   void describe(access_record& record) const;
 
  private:
-  uint32_t choices_of_a_job() const { return plan_.options.num_choices; }
+  std::uint32_t choices_of_a_job() const { return plan_.options.num_choices; }
 
-  /// New tokens of the longest choice.
-  uint32_t longest_choice() const;
+  /// Number of new tokens of the longest choice.
+  std::uint32_t longest_choice() const;
 
   const openai::generation_plan& plan_;
   gateway_metrics& metrics_;
   const time_point arrival_;
   std::vector<std::unique_ptr<track>> tracks_; // [jobs × n]
-  size_t num_placed_ = 0;
+  std::size_t num_placed_ = 0;
   std::optional<time_point> first_placed_;
-  size_t num_ended_ = 0;
-  size_t num_ended_jobs_ = 0;
+  std::size_t num_ended_ = 0;
+  std::size_t num_ended_jobs_ = 0;
 };
 
-/// Echo without new tokens: the engine computes one, which is dropped.
+/// The request asks for an echo of the prompt without new tokens. The engine computes one token, which is
+/// dropped.
 inline bool drops_new_tokens(const openai::generation_plan& plan) {
   return plan.options.max_tokens == 0;
 }

@@ -1,15 +1,11 @@
 #include "services/gateway/http/api.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "services/gateway/http/background.hpp"
-#include "services/gateway/http/endpoints/page.hpp"
 #include "services/gateway/http/error_status.hpp"
-#include "services/gateway/http/routes.hpp"
+#include "services/gateway/http/pool_progress.hpp"
 #include "services/gateway/text/text_error.hpp"
 
 namespace troupe::http {
@@ -18,7 +14,7 @@ using openai::api_error;
 
 openai::request_limits limits_now(const api& shared) {
   openai::request_limits limits = shared.config.requests;
-  if (const uint32_t held = shared.backend->max_model_len(); held > 0)
+  if (const std::uint32_t held = shared.backend->max_model_len(); held > 0)
     limits.max_model_len = std::min(limits.max_model_len, held);
   return limits;
 }
@@ -41,7 +37,7 @@ response answer_to_exception(const api& shared) {
     throw;
   } catch (const api_error& e) {
     return error_response(e);
-  } catch (const background::too_busy& e) {
+  } catch (const pool_too_busy& e) {
     return error_response(refused_for_room(shared, e.what()));
   } catch (const text::text_unavailable& e) {
     return error_response(refused_for_room(shared, e.what()));
@@ -61,23 +57,8 @@ std::string served_model(const api& shared, const std::string& asked) {
                   "model_not_found");
 }
 
-std::string render(const nlohmann::ordered_json& value) {
-  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-task<void> handle(exchange& client, api& shared, const route& where) {
-  std::optional<response> refusal;
-  try {
-    co_await where.answer(client, shared);
-  } catch (const text::work_cancelled&) { // nobody reads an answer
-    shared.metrics->client_gone(client.too_slow());
-  } catch (const std::exception&) {
-    refusal = answer_to_exception(shared);
-  }
-  // A handler that failed may have left a watch that calls into it.
-  co_await client.unwatch();
-  if (refusal)
-    co_await client.send(std::move(*refusal));
+response page_response(unsigned status, const nlohmann::ordered_json& page) {
+  return json_response(status, page.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 } // namespace troupe::http

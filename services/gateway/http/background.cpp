@@ -10,28 +10,28 @@ namespace troupe::http {
 
 namespace {
 
-/// For the rest of a request.
-constexpr size_t extra_bytes = 1024;
+/// Bytes of a job itself.
+constexpr std::size_t extra_bytes = 1024;
 
-/// Behind all that streams and computes on these processors: a thread that works for seconds on one client's
-/// text gets a tenth of what they get, and one that sleeps much is still woken at once.
+/// Lower priority than threads that stream and compute on these processors: a thread that works for seconds
+/// on one client's text gets a tenth of their time, but a thread that sleeps much is still woken at once.
 void yield_to_streams() {
   constexpr int niceness = 10;
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
 }
 
-/// How much later than it came a job has its turn.
-background::clock::duration handicap(size_t num_bytes) {
+/// How long after its arrival a job is sorted.
+background::clock::duration handicap(std::size_t num_bytes) {
   return std::chrono::microseconds{num_bytes * 1'000'000 >> 20};
 }
 
 } // namespace
 
-background::background(size_t num_threads, size_t max_bytes, std::chrono::milliseconds time_limit,
+background::background(std::size_t num_threads, std::size_t max_bytes, std::chrono::milliseconds time_limit,
                        std::shared_ptr<gateway_metrics> metrics)
     : max_bytes_(max_bytes), time_limit_(time_limit), metrics_(std::move(metrics)) {
   metrics_->text_bytes_limit(max_bytes_);
-  for (size_t i = 0; i < num_threads; ++i)
+  for (std::size_t i = 0; i < num_threads; ++i)
     threads_.emplace_back([this, only_short = i == 0 && num_threads > 1] {
       if (!only_short)
         yield_to_streams();
@@ -43,27 +43,27 @@ background::~background() {
   stop();
 }
 
-size_t background::take_room(size_t num_bytes) {
-  const size_t charge = num_bytes + extra_bytes;
-  if (const size_t before = held_bytes_.fetch_add(charge); before > 0 && before + charge > max_bytes_) {
+std::size_t background::take_room(std::size_t num_bytes) {
+  const std::size_t charge = num_bytes + extra_bytes;
+  if (const std::size_t before = held_bytes_.fetch_add(charge); before > 0 && before + charge > max_bytes_) {
     held_bytes_.fetch_sub(charge);
-    throw too_busy("requests of " + std::to_string(before >> 20) + " MiB are being read already");
+    throw pool_too_busy("requests of " + std::to_string(before >> 20) + " MiB are being read already");
   }
   metrics_->text_bytes(static_cast<double>(charge));
   return charge;
 }
 
-void background::free_room(size_t charge) {
+void background::free_room(std::size_t charge) {
   held_bytes_.fetch_sub(charge);
   metrics_->text_bytes(-static_cast<double>(charge));
 }
 
-/// The mutex is held.
+/// Call with the mutex held.
 void background::tell_counts() const {
   metrics_->text_jobs(waiting_.size(), running_.size());
 }
 
-void background::push(std::unique_ptr<job> fresh, size_t charge, cancellation cancelled) {
+void background::push(std::unique_ptr<job> fresh, std::size_t charge, cancellation cancelled) {
   fresh->charge = charge;
   fresh->came = clock::now();
   fresh->cancelled = std::move(cancelled);
@@ -141,7 +141,7 @@ void background::cancel(const cancellation& which) {
 background::progress background::now() const {
   const std::lock_guard lock{mutex_};
   progress result{{}, {}, last_end_};
-  if (!running_.empty()) // in the order in which they began
+  if (!running_.empty()) // in the order of their start
     result.running_since = running_.front().since;
   for (const auto& [turn, one] : waiting_)
     if (!result.waiting_since || one->came < *result.waiting_since)

@@ -11,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,17 +22,17 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "services/gateway/http/exchange.hpp"
+#include "services/gateway/http/gateway_metrics.hpp"
 #include "services/gateway/http/pool_progress.hpp"
-#include "services/gateway/metrics.hpp"
 #include "services/gateway/text/work_limit.hpp"
 
 namespace troupe::http {
 
 namespace asio = boost::asio;
 
-/// A bounded queue in front of a few threads. Short jobs go before long ones: a job waits as if it had come
-/// later by a second for each MiB that it holds, so that none waits for ever. Of several threads the first
-/// takes only jobs of up to short_bytes, so that long ones never have all of them.
+/// A bounded queue in front of a few threads. Short jobs overtake long ones: a job is sorted as if it had
+/// arrived one second later for each MiB that it holds, so that no job waits for ever. Of several threads the
+/// first takes only jobs of up to short_bytes, so that long jobs never occupy all threads.
 class background {
  public:
   /// Set by cancel().
@@ -41,35 +40,31 @@ class background {
 
   using clock = std::chrono::steady_clock;
 
-  static constexpr size_t short_bytes = 64 << 10;
+  static constexpr std::size_t short_bytes = 64 << 10;
 
   using progress = pool_progress;
 
-  /// @param max_bytes what the jobs that wait or run may hold together; beyond it run() throws too_busy. A
-  /// job by itself is always taken
-  /// @param time_limit  for a job, from when it begins to run (text::limited_work)
-  background(size_t num_threads, size_t max_bytes, std::chrono::milliseconds time_limit,
+  /// @param max_bytes   bytes that waiting and running jobs may hold together; beyond it run() throws
+  /// pool_too_busy. A single job is always taken
+  /// @param time_limit  of a job, from its start (text::limited_work)
+  background(std::size_t num_threads, std::size_t max_bytes, std::chrono::milliseconds time_limit,
              std::shared_ptr<gateway_metrics> metrics);
   ~background();
   background(const background&) = delete;
   background& operator=(const background&) = delete;
 
-  struct too_busy : std::runtime_error {
-    using std::runtime_error::runtime_error;
-  };
-
-  /// Runs `work` on a thread of the pool; the coroutine goes on, on its own executor, with the result or the
+  /// Runs `work` on a thread of the pool. The coroutine continues on its own executor with the result or the
   /// exception.
-  /// @param num_bytes  what the job holds; a KiB is added for the rest of it
-  /// @param cancelled  false, for cancel(); null: the job is not to be cancelled
+  /// @param num_bytes  bytes that the job holds; a KiB is added for the job itself
+  /// @param cancelled  a false flag, for cancel(); null: the job cannot be cancelled
   template <class Work>
-  task<std::invoke_result_t<Work>> run(size_t num_bytes, Work work, cancellation cancelled = nullptr) {
+  task<std::invoke_result_t<Work>> run(std::size_t num_bytes, Work work, cancellation cancelled = nullptr) {
     using result_type = std::invoke_result_t<Work>;
-    const size_t charge = take_room(num_bytes);
+    const std::size_t charge = take_room(num_bytes);
     std::optional<result_type> result;
     std::exception_ptr failure;
     const auto initiate = [&](auto handler) {
-      // The coroutine, and so everything captured by reference, stays until its handler is called.
+      // The coroutine stays until its handler is called, and with it everything captured by reference.
       auto body = [&work, &result, &failure](bool wanted) {
         try {
           if (!wanted)
@@ -89,24 +84,23 @@ class background {
     co_return std::move(*result);
   }
 
-  /// Nobody wants this job any more: one that waits ends with text::work_cancelled, one that runs ends
-  /// likewise when it next looks.
+  /// Ends a job with text::work_cancelled: at once if it waits, at its next check of the limit if it runs.
   void cancel(const cancellation& which);
 
   progress now() const;
 
-  /// Lets what runs end, at once where it looks at its limit; drops what waits.
+  /// Drops waiting jobs, and waits for running ones, which end at their next check of the limit.
   void stop();
 
  private:
   struct job {
     virtual ~job() = default;
-    /// Does the work, or, where it is not wanted, says so. False when it throws.
+    /// Does the work, or reports that it was cancelled. False: the work has thrown.
     virtual bool finish(bool wanted) noexcept = 0;
-    /// Lets the coroutine go on. The last call.
+    /// Resumes the coroutine. The last call.
     virtual void resume() = 0;
 
-    size_t charge = 0;
+    std::size_t charge = 0;
     clock::time_point came;
     cancellation cancelled;
   };
@@ -133,21 +127,21 @@ class background {
     clock::time_point since;
   };
 
-  size_t take_room(size_t num_bytes);
-  void free_room(size_t charge);
-  void push(std::unique_ptr<job> fresh, size_t charge, cancellation cancelled);
+  std::size_t take_room(std::size_t num_bytes);
+  void free_room(std::size_t charge);
+  void push(std::unique_ptr<job> fresh, std::size_t charge, cancellation cancelled);
   queue::iterator next_for(bool only_short);
   void work(bool only_short);
   text_end run_one(job& taken, const cancellation& cancelled) const;
   void tell_counts() const;
 
-  const size_t max_bytes_;
+  const std::size_t max_bytes_;
   const std::chrono::milliseconds time_limit_;
   const std::shared_ptr<gateway_metrics> metrics_;
-  std::atomic<size_t> held_bytes_{0};
+  std::atomic<std::size_t> held_bytes_{0};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  queue waiting_; // by when its turn is
+  queue waiting_; // by time of their turn
   std::list<running_job> running_;
   clock::time_point last_end_ = clock::now();
   bool stopping_ = false;

@@ -1,4 +1,4 @@
-// Requests in progress of each client behind trusted proxies.
+// Counts the requests in progress of each client behind trusted proxies.
 #pragma once
 
 #include <memory>
@@ -8,16 +8,16 @@
 
 namespace troupe::http {
 
-/// So many requests may one client have in progress. Thread-safe, constant time.
+/// Limits the requests that one client has in progress. Thread-safe, constant time.
 class client_requests {
  public:
-  /// A request in progress; over when it is released. The counter outlives it.
+  /// A request in progress, until it is released. The counter outlives it.
   using ticket = std::shared_ptr<void>;
 
-  /// @param most  of one client; 0: no limit
-  explicit client_requests(size_t most) : counts_(most) {}
+  /// @param most  requests of each client; 0: no limit
+  explicit client_requests(std::size_t most) : counts_(most) {}
 
-  /// Null when the client has as many as it may.
+  /// @returns null when the client is at its limit
   ticket begin(const network_address& client) {
     const std::lock_guard lock{mutex_};
     if (!counts_.add(client))

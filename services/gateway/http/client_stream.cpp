@@ -2,13 +2,31 @@
 
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/sslerr.h>
 
 namespace troupe::http {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
+
+bool is_plain_http(const error_code& error) {
+  if (error.category() != asio::error::get_ssl_category())
+    return false;
+  const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+  return reason == SSL_R_HTTP_REQUEST || reason == SSL_R_HTTPS_PROXY_REQUEST;
+}
+
+const char* handshake_failure(const error_code& error, bool timed_out) {
+  if (timed_out)
+    return "timeout";
+  if (is_plain_http(error))
+    return "plain_http";
+  return error.category() == asio::error::get_ssl_category() ? "protocol" : "left";
+}
 
 client_stream::client_stream(tcp_socket socket, const tls_identity* identity)
     : transport_{std::move(socket)} {
@@ -30,7 +48,7 @@ task<void> client_stream::finish() {
   finished_ = true;
   error_code ignored;
   if (secured_) {
-    // As if the client's close_notify had come: a client that keeps silent is not waited for.
+    // Pretend that the client's close_notify has come, so as not to wait for a silent client.
     SSL* const engine = tls_->native_handle();
     SSL_set_shutdown(engine, SSL_get_shutdown(engine) | SSL_RECEIVED_SHUTDOWN);
     co_await tls_->async_shutdown(asio::redirect_error(asio::use_awaitable, ignored));

@@ -16,9 +16,15 @@
 
 namespace troupe::http {
 
-/// One type for both, so that who serves a connection need not know which it is. For the functions of Asio
-/// and Beast that read and write. All calls come from the socket's executor, a strand; one read and one write
-/// may be in progress at a time. It has no deadlines: whoever waits calls stop_reading or close.
+/// The client of a failed handshake speaks HTTP without TLS.
+bool is_plain_http(const boost::system::error_code& error);
+
+/// Why a handshake failed, as metrics name it.
+const char* handshake_failure(const boost::system::error_code& error, bool timed_out);
+
+/// One type for both, so that the code that serves a connection need not know which it is. Works with the
+/// functions of Asio and Beast that read and write. All calls come from the socket's executor, a strand. One
+/// read and one write may be in progress at a time. There are no deadlines here: timed_stream has them.
 class client_stream {
  public:
   using executor_type = boost::asio::any_io_executor;
@@ -33,20 +39,20 @@ class client_stream {
 
   bool has_tls() const { return tls_.has_value(); }
 
-  /// What is below TLS.
+  /// The socket below TLS.
   tcp_socket& socket() { return transport_.socket; }
 
-  /// Of a stream with TLS, before anything else.
+  /// Call first on a stream with TLS.
   task<boost::system::error_code> handshake();
 
-  /// Says that nothing more will be sent, so that the client knows that it has got all: close_notify where
-  /// there is TLS, then the end of TCP. What the client still sends can be read from socket().
+  /// Tells the client that nothing more will be sent, with close_notify of TLS and the end of TCP. What the
+  /// client still sends can be read from socket().
   task<void> finish();
 
-  /// The read or handshake in progress ends with operation_aborted, unless it has what it waits for.
+  /// Ends the read or handshake in progress with operation_aborted, unless it is complete.
   void stop_reading();
 
-  /// Ends everything at once; what is in progress fails.
+  /// Closes the socket at once; operations in progress fail.
   void close();
 
   template <class Buffers, class Token>
@@ -77,8 +83,8 @@ class client_stream {
   }
 
  private:
-  /// TCP, of which reading can be stopped for good: a read over TLS is several reads of the socket, and
-  /// cancelling one of them that has just got a part of a record would start the next.
+  /// TCP whose reading can be stopped for good. A TLS read is several reads of the socket: if one of them
+  /// were only cancelled just after it got a part of a record, TLS would start the next one.
   struct transport {
     using lowest_layer_type = tcp_socket;
     using executor_type = tcp_socket::executor_type;
@@ -94,7 +100,7 @@ class client_stream {
 
     template <class Buffers, class Handler>
     void async_read_some(const Buffers& into, Handler&& handler) {
-      // TLS reads no bytes to complete a step that has its result: that never fails.
+      // TLS reads zero bytes to complete a step that has its result; that must not fail.
       if (stopped && boost::asio::buffer_size(into) > 0)
         return boost::asio::post(
             socket.get_executor(),

@@ -2,18 +2,17 @@
 
 #include <cstdio>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 
-#include <nlohmann/json.hpp>
+#include "services/pages/cluster_page.hpp"
 
 namespace troupe::http {
-
-using nlohmann::ordered_json;
 
 namespace {
 
 using worker_names = std::unordered_map<worker_id, std::string>;
 
-/// 64-bit ids do not fit the numbers of JavaScript.
 std::string hex(worker_id id) {
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(id.value));
@@ -32,109 +31,72 @@ const char* name_of(worker_role role) {
   return "unknown";
 }
 
-ordered_json address_of(const worker_address& address) {
-  ordered_json result;
-  result["name"] = address.name;
-  result["role"] = name_of(address.role);
-  result["id"] = hex(address.id);
-  result["endpoint"] = address.endpoint;
+pages::worker_part address_of(const worker_address& address) {
+  pages::worker_part result;
+  result.name = address.name;
+  result.role = name_of(address.role);
+  result.id = hex(address.id);
+  result.endpoint = address.endpoint;
   return result;
 }
 
-ordered_json version_of(const placement& experts) {
-  ordered_json result;
-  result["term"] = experts.term;
-  result["epoch"] = experts.epoch;
-  return result;
-}
-
-ordered_json experts_of(const placement& experts, const worker_names& names) {
-  ordered_json layers = ordered_json::array();
-  for (size_t layer = 0; layer < experts.layers.size(); ++layer) {
-    const layer_placement& placed = *experts.layers[layer];
-    ordered_json hosts_of_experts = ordered_json::array();
-    for (const expert_hosts& expert : placed.experts) {
-      ordered_json hosts = ordered_json::array();
+std::vector<pages::layer_part> layers_of(const placement& experts, const worker_names& names) {
+  std::vector<pages::layer_part> result;
+  for (const auto& placed : experts.layers) {
+    auto& layer = result.emplace_back(pages::layer_part{result.size(), placed->version, {}});
+    for (const expert_hosts& expert : placed->experts) {
+      auto& hosts = layer.experts.emplace_back();
       for (const worker_id host : expert.hosts) {
         const auto found = names.find(host);
         hosts.push_back(found == names.end() ? hex(host) : found->second);
       }
-      hosts_of_experts.push_back(std::move(hosts));
     }
-    ordered_json entry;
-    entry["layer"] = layer;
-    entry["version"] = placed.version;
-    entry["experts"] = std::move(hosts_of_experts);
-    layers.push_back(std::move(entry));
   }
-  ordered_json result = version_of(experts);
-  result["layers"] = std::move(layers);
   return result;
 }
 
-ordered_json worker_of(const worker_status& worker) {
-  ordered_json result = address_of(worker.address);
-  result["numerics_class"] = worker.numerics_class;
-  result["lease_age_ms"] = worker.lease_age_ms;
-  ordered_json load;
-  load["running"] = worker.load.running;
-  load["waiting"] = worker.load.waiting;
-  load["kv_tokens_used"] = worker.load.kv_tokens_used;
-  load["oldest_step_ms"] = worker.load.engine.oldest_step_ms;
+pages::worker_part worker_of(const worker_status& worker) {
+  pages::worker_part result = address_of(worker.address);
+  result.numerics_class = worker.numerics_class;
+  result.lease_age_ms = worker.lease_age_ms;
   if (worker.address.role == worker_role::attention) {
-    result["max_num_seqs"] = worker.max_num_seqs;
-    result["kv_capacity_tokens"] = worker.kv_capacity_tokens;
-    result["max_model_len"] = worker.max_model_len;
+    result.max_num_seqs = worker.max_num_seqs;
+    result.kv_capacity_tokens = worker.kv_capacity_tokens;
+    result.max_model_len = worker.max_model_len;
   }
-  result["load"] = std::move(load);
-  ordered_json hosted = ordered_json::array();
+  const auto* attention = std::get_if<attention_load>(&worker.load.of_role);
+  result.load = {worker.load.running, worker.load.waiting,
+                 attention == nullptr ? 0 : attention->kv_tokens_used, worker.load.engine.oldest_step_ms};
+  result.hosted.emplace();
   for (const expert_id& expert : worker.hosted)
-    hosted.push_back({expert.layer, expert.index});
-  result["hosted"] = std::move(hosted);
+    result.hosted->emplace_back(expert.layer, expert.index);
   return result;
-}
-
-std::string as_text(const ordered_json& page) {
-  return page.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 } // namespace
 
 std::string cluster_page(const scheduler_status& status) {
   worker_names names;
-  ordered_json workers = ordered_json::array();
+  pages::cluster_page page;
+  page.ready = status.ready;
+  page.scheduler = {true, std::nullopt, status.term, status.fingerprint, status.queued, status.assigned};
   for (const worker_status& worker : status.workers) {
     names[worker.address.id] = worker.address.name;
-    workers.push_back(worker_of(worker));
+    page.workers.push_back(worker_of(worker));
   }
-  ordered_json scheduler;
-  scheduler["reachable"] = true;
-  scheduler["term"] = status.term;
-  scheduler["fingerprint"] = status.fingerprint;
-  scheduler["queued"] = status.queued;
-  scheduler["assigned"] = status.assigned;
-  ordered_json page;
-  page["ready"] = status.ready;
-  page["scheduler"] = std::move(scheduler);
-  page["workers"] = std::move(workers);
-  page["placement"] = experts_of(status.experts, names);
-  return as_text(page);
+  page.placement = {status.experts.term, status.experts.epoch, layers_of(status.experts, names)};
+  return encode(page);
 }
 
 std::string cluster_page(const last_view& known, const std::string& why) {
   const cluster_view& view = known.cluster;
-  ordered_json workers = ordered_json::array();
+  pages::cluster_page page;
+  page.ready = view.ready && !known.scheduler_away;
+  page.scheduler.error = why;
   for (const worker_address& worker : view.workers)
-    workers.push_back(address_of(worker));
-  ordered_json scheduler;
-  scheduler["reachable"] = false;
-  scheduler["error"] = why;
-  ordered_json page;
-  page["ready"] = view.ready && !known.scheduler_away;
-  page["scheduler"] = std::move(scheduler);
-  page["workers"] = std::move(workers);
-  page["placement"] = version_of(view.experts);
-  return as_text(page);
+    page.workers.push_back(address_of(worker));
+  page.placement = {view.experts.term, view.experts.epoch, std::nullopt};
+  return encode(page);
 }
 
 } // namespace troupe::http

@@ -3,16 +3,16 @@
 
 #include <string>
 
-#include "actors/cluster/status_messages.hpp"
+#include "actors/protocol/status_messages.hpp"
 #include "services/gateway/http/generation_backend.hpp"
 
 namespace troupe::http {
 
-/// What the scheduler says: its term and queue, every worker with its load, where every expert lives.
+/// The scheduler's status: its term and queue, every worker with its load, and the hosts of every expert.
 std::string cluster_page(const scheduler_status& status);
 
-/// What the gateway remembers while the scheduler does not answer; `why` says what went wrong. Where experts
-/// live it has never been told.
+/// What the gateway remembers while the scheduler does not answer. A gateway never knows where experts live.
+/// @param why  why the scheduler does not answer
 std::string cluster_page(const last_view& known, const std::string& why);
 
 } // namespace troupe::http

@@ -3,7 +3,6 @@
 #include <optional>
 #include <string>
 
-#include "services/gateway/http/bare_answer.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/options/option_parser.hpp"
 
@@ -27,16 +26,16 @@ network_address address_of(const asio::ip::address& address) {
 
 } // namespace
 
-connections::connections(api& shared)
+connections::connections(api& shared, connection_context& context)
     : shared_(shared),
-      limits_{shared.config.limits},
+      context_(context),
       table_(shared.config.limits.max_connections, shared.config.limits.max_connections_per_peer) {}
 
 void connections::admit(tcp::socket socket) {
   error_code error;
   const auto remote = socket.remote_endpoint(error);
   if (error)
-    return; // it has left already
+    return; // the client has left already
   socket.set_option(tcp::no_delay(true), error);
   if (shared_.config.limits.send_buffer_bytes > 0)
     socket.set_option(
@@ -55,7 +54,7 @@ void connections::admit(tcp::socket socket) {
   const auto executor = socket.get_executor();
   connection_table::place& place = *admission.taken;
   auto fresh =
-      std::make_shared<connection>(std::move(socket), shared_, limits_, std::move(admission.taken), peer);
+      std::make_shared<connection>(std::move(socket), shared_, context_, std::move(admission.taken), peer);
   place.on_loss([weak = std::weak_ptr<connection>(fresh)] {
     if (const auto loser = weak.lock())
       loser->cut();
@@ -94,8 +93,8 @@ void connections::turn_away(tcp::socket socket, bool peer_full) {
       record.client = host_port_text(from.address().to_string(), from.port());
     shared_.config.access(record);
   }
-  // A client that speaks TLS could be told after a handshake only, which is what there is no room for.
-  if (shared_.tls.get())
+  // A client that speaks TLS could be answered only after a handshake, for which there is no room.
+  if (context_.tls.get())
     return;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(bare_answer(shared_, refusal)), ignored);

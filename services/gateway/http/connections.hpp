@@ -1,4 +1,4 @@
-// The open connections of a server: lets them in, tells them to end, and waits until they have.
+// The open connections of a server: admits them, tells them to end, and waits until they have ended.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ namespace troupe::http {
 /// Thread-safe. Outlives the executors of the sockets that it is given.
 class connections {
  public:
-  /// @param shared  outlives this
-  explicit connections(api& shared);
+  /// @param shared, context  outlive this
+  connections(api& shared, connection_context& context);
 
-  /// Serves a client on its socket's executor, or tells it that there is no place.
+  /// Serves a client on its socket's executor, or answers that there is no place.
   void admit(boost::asio::ip::tcp::socket socket);
 
-  /// Lets nobody in any more.
+  /// Admits no further connections.
   void close();
 
   /// Tells every connection and waits until all have ended; false when they have not after `patience`.
@@ -33,7 +33,7 @@ class connections {
   void turn_away(boost::asio::ip::tcp::socket socket, bool peer_full);
 
   api& shared_;
-  connection_limits limits_;
+  connection_context& context_;
   connection_table table_;
   std::mutex mutex_;
   std::condition_variable all_ended_;

@@ -15,13 +15,13 @@ namespace {
 using openai::api_error;
 using openai::invalid_request;
 
-constexpr size_t step_bytes = 64 << 10;
+constexpr std::size_t step_bytes = 64 << 10;
 
 const char* name_of(content_coding coding) {
   return coding == content_coding::gzip ? "gzip" : "deflate";
 }
 
-/// Whether data of `deflate` have zlib's frame: RFC 1950's first two bytes have a checksum of their own.
+/// The data of `deflate` have zlib's frame: the first two bytes of RFC 1950 have a checksum.
 bool has_zlib_frame(std::string_view coded) {
   if (coded.size() < 2)
     return false;
@@ -75,7 +75,7 @@ std::optional<content_coding> content_coding_of(std::string_view header) {
   return std::nullopt;
 }
 
-std::string decode_content(std::string_view coded, content_coding coding, size_t limit) {
+std::string decode_content(std::string_view coded, content_coding coding, std::size_t limit) {
   if (coding == content_coding::identity)
     return std::string(coded);
   inflater one{window_bits_of(coding, coded)};
@@ -88,7 +88,7 @@ std::string decode_content(std::string_view coded, content_coding coding, size_t
     stream.next_out = reinterpret_cast<Bytef*>(step.data());
     stream.avail_out = static_cast<uInt>(step.size());
     const int status = inflate(&stream, Z_NO_FLUSH);
-    const size_t bytes = step.size() - stream.avail_out;
+    const std::size_t bytes = step.size() - stream.avail_out;
     if (decoded.size() + bytes > limit)
       throw api_error(413, "invalid_request_error",
                       "the request body is larger than " + std::to_string(limit)
@@ -99,7 +99,7 @@ std::string decode_content(std::string_view coded, content_coding coding, size_t
         return decoded;
       if (coding != content_coding::gzip)
         throw bad_data(coding, "bytes follow its end");
-      inflateReset(&stream); // further members of a gzip file are parts of the same content
+      inflateReset(&stream); // further members of a gzip file belong to the same content
     } else if (status == Z_BUF_ERROR || (status == Z_OK && bytes == 0 && stream.avail_in == 0)) {
       throw bad_data(coding, "its end is missing");
     } else if (status == Z_MEM_ERROR) {

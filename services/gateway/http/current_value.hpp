@@ -1,4 +1,4 @@
-// A value that may be replaced while others use it.
+// A value that may be replaced while it is in use.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,8 @@
 
 namespace troupe::http {
 
-/// What counts now. Whoever has taken it keeps it, also when another one counts by then. Thread-safe.
+/// Holds the value in force. A reader keeps the value that it got, even if it is replaced meanwhile.
+/// Thread-safe.
 template <class T>
 class current_value {
  public:

@@ -12,13 +12,13 @@ namespace troupe::http {
 
 namespace asio = boost::asio;
 
-/// The writers' half. Holds executor and alarm only until it is closed.
+/// The half of the writers. It uses executor and alarm only until it is closed.
 class event_queue::mailbox {
  public:
-  mailbox(asio::any_io_executor executor, std::shared_ptr<asio::steady_timer> alarm, size_t max_bytes)
+  mailbox(asio::any_io_executor executor, std::shared_ptr<asio::steady_timer> alarm, std::size_t max_bytes)
       : executor_(std::move(executor)), alarm_(std::move(alarm)), max_bytes_(max_bytes) {}
 
-  void push(generation_event event, size_t bytes) {
+  void push(generation_event event, std::size_t bytes) {
     const std::lock_guard lock{mutex_};
     if (alarm_ == nullptr || overflowed_)
       return;
@@ -29,14 +29,14 @@ class event_queue::mailbox {
     } else {
       waiting_.push_back(std::move(event));
     }
-    // One notice is enough for all that waits. It goes through the executor, so that it comes after the
-    // reader's wait has begun.
+    // One notice is enough for all waiting events. It goes through the executor, so that it comes after the
+    // reader has begun to wait.
     if (!notified_)
       asio::post(executor_, [alarm = alarm_] { alarm->cancel(); });
     notified_ = true;
   }
 
-  /// All that waits; true when there is anything to act on.
+  /// Takes all waiting events. @returns whether there is anything to act on
   bool take(std::vector<generation_event>& events) {
     const std::lock_guard lock{mutex_};
     events.swap(waiting_);
@@ -61,32 +61,33 @@ class event_queue::mailbox {
   mutable std::mutex mutex_;
   asio::any_io_executor executor_;
   std::shared_ptr<asio::steady_timer> alarm_;
-  const size_t max_bytes_;
+  const std::size_t max_bytes_;
   std::vector<generation_event> waiting_;
-  size_t waiting_bytes_ = 0;
+  std::size_t waiting_bytes_ = 0;
   bool notified_ = false;
   bool overflowed_ = false;
 };
 
 class event_queue::job_listener final : public generation_listener {
  public:
-  job_listener(std::shared_ptr<mailbox> queue, uint32_t job) : queue_(std::move(queue)), job_(job) {}
+  job_listener(std::shared_ptr<mailbox> queue, std::uint32_t job) : queue_(std::move(queue)), job_(job) {}
 
   void on_placed() override { queue_->push(event(generation_event::kind::placed), 0); }
 
-  void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens, finish_reason reason) override {
+  void on_tokens(std::uint32_t choice, const std::vector<generated_token>& tokens,
+                 finish_reason reason) override {
     generation_event next = event(generation_event::kind::tokens);
     next.choice = choice;
     next.tokens = tokens;
     next.reason = reason;
-    const size_t bytes = openai::bytes_of(tokens);
+    const std::size_t bytes = openai::bytes_of(tokens);
     queue_->push(std::move(next), bytes);
   }
 
   void on_prompt_logprobs(const std::vector<generated_token>& tokens) override {
     generation_event next = event(generation_event::kind::prompt_logprobs);
     next.tokens = tokens;
-    // Not counted: they come once, and are bounded by the context.
+    // Not counted: they come once, and the context bounds them.
     queue_->push(std::move(next), 0);
   }
 
@@ -107,10 +108,10 @@ class event_queue::job_listener final : public generation_listener {
   }
 
   std::shared_ptr<mailbox> queue_;
-  uint32_t job_;
+  std::uint32_t job_;
 };
 
-event_queue::event_queue(const asio::any_io_executor& executor, size_t max_bytes)
+event_queue::event_queue(const asio::any_io_executor& executor, std::size_t max_bytes)
     : alarm_(std::make_shared<asio::steady_timer>(executor)),
       mailbox_(std::make_shared<mailbox>(executor, alarm_, max_bytes)) {}
 
@@ -118,7 +119,7 @@ event_queue::~event_queue() {
   mailbox_->close();
 }
 
-std::shared_ptr<generation_listener> event_queue::listener(uint32_t job) const {
+std::shared_ptr<generation_listener> event_queue::listener(std::uint32_t job) const {
   return std::make_shared<job_listener>(mailbox_, job);
 }
 

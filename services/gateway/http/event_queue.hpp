@@ -1,4 +1,4 @@
-// Carries what the backend's threads report to the coroutine that answers the client.
+// Carries events from the backend's threads to the coroutine that answers the client.
 #pragma once
 
 #include <chrono>
@@ -17,41 +17,41 @@
 
 namespace troupe::http {
 
-/// Something that happened to a job of a request.
+/// An event of one job of a request.
 struct generation_event {
-  enum class kind : uint8_t { placed, tokens, prompt_logprobs, error };
+  enum class kind : std::uint8_t { placed, tokens, prompt_logprobs, error };
   kind what = kind::tokens;
-  uint32_t job = 0;
-  uint32_t choice = 0;
+  std::uint32_t job = 0;
+  std::uint32_t choice = 0;
   std::vector<generated_token> tokens;
-  finish_reason reason = finish_reason::none; ///< of a choice that ends with these tokens
+  finish_reason reason = finish_reason::none; ///< set if the choice ends with these tokens
   ec code = ec::none;
   std::string text;
   std::chrono::steady_clock::time_point at;
 };
 
 /// A bounded queue of events with one reader, a coroutine on `executor`, and any number of writers. Listeners
-/// may outlive the queue, and the executor: once the queue is gone they drop what they hear.
+/// may outlive the queue and the executor: once the queue is gone they drop their events.
 class event_queue {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// @param max_bytes  of waiting tokens; beyond it the queue overflows, and drops everything from then on
-  event_queue(const boost::asio::any_io_executor& executor, size_t max_bytes);
+  /// @param max_bytes  of waiting tokens; beyond it the queue overflows and drops everything from then on
+  event_queue(const boost::asio::any_io_executor& executor, std::size_t max_bytes);
   ~event_queue();
   event_queue(const event_queue&) = delete;
   event_queue& operator=(const event_queue&) = delete;
 
   /// A listener that reports as job number `job`.
-  std::shared_ptr<generation_listener> listener(uint32_t job) const;
+  std::shared_ptr<generation_listener> listener(std::uint32_t job) const;
 
-  /// Ends the reader's wait, whatever is there. On the reader's executor.
+  /// Ends the wait of the reader, even without events. Call on the reader's executor.
   void wake();
 
-  /// Waits for events, wake, or the deadline; takes all events that are there (none: woken, or too late).
+  /// Waits for events, wake() or the deadline, and takes all events (none after wake() or the deadline).
   task<std::vector<generation_event>> take(clock::time_point deadline);
 
-  /// The reader fell so far behind that events were lost.
+  /// The reader was so slow that events were lost.
   bool overflowed() const;
 
  private:
@@ -60,7 +60,7 @@ class event_queue {
 
   std::shared_ptr<boost::asio::steady_timer> alarm_;
   std::shared_ptr<mailbox> mailbox_;
-  bool woken_ = false; // reader's executor only
+  bool woken_ = false; // used on the reader's executor only
 };
 
 } // namespace troupe::http

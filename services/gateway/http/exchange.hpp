@@ -1,4 +1,4 @@
-// One HTTP request and its answer, as handlers see them: no socket, no parser.
+// One HTTP request and its answer as endpoints see them: no socket, no parser.
 #pragma once
 
 #include <functional>
@@ -16,43 +16,44 @@ namespace troupe::http {
 template <class T>
 using task = boost::asio::awaitable<T>;
 
-/// Of an answer, what the client has one write's time for.
-inline constexpr size_t part_bytes = 256 << 10;
+/// Bytes of an answer that share one write deadline.
+inline constexpr std::size_t part_bytes = 256 << 10;
 
-/// Exactly one of send, or begin_stream and end_stream, is called for a request. Everything runs on the
+/// An endpoint answers either with send, or with begin_stream, write and end_stream. Everything runs on the
 /// connection's executor.
 class exchange {
  public:
   virtual ~exchange() = default;
   virtual const request& incoming() const = 0;
-  /// What the access log will say of it; handlers add what they know.
+  /// The line of the access log; endpoints add what they know.
   virtual access_record& record() = 0;
-  /// Frees the request's body: it has been read, and its room is wanted.
+  /// Frees the body of the request, once it has been parsed.
   virtual void drop_body() = 0;
   virtual boost::asio::any_io_executor executor() = 0;
 
-  /// Sends a whole answer, each `part_bytes` of it before the write deadline. After begin_stream it is too
-  /// late for one: the connection is cut.
+  /// Sends a whole answer; each `part_bytes` of it have a write deadline. After begin_stream it only ends the
+  /// connection.
   virtual task<void> send(response answer) = 0;
 
-  /// Sends the head of an answer of unknown length. False when the client is gone or does not read.
+  /// Begins an answer of unknown length. False: the client is gone or does not read.
   virtual task<bool> begin_stream(std::string content_type, header_list headers) = 0;
-  /// Sends more of it, in time as send does; false as begin_stream.
+  /// Sends more of the answer, with the deadlines of send. The first call sends the head, too; its text may
+  /// be empty. False: the client is gone or does not read.
   virtual task<bool> write(std::string more) = 0;
   virtual task<void> end_stream() = 0;
-  /// The answer will not be completed: the connection ends with what was sent.
+  /// Gives the answer up: the connection ends after the bytes that were sent.
   virtual void abandon() = 0;
 
-  /// Calls `ended` as soon as the client closes its connection or time is up, until unwatch. Requests that
-  /// are pipelined meanwhile are kept, up to a bound.
+  /// Until unwatch, calls `ended` as soon as the client closes its connection or time is up. Pipelined
+  /// requests that arrive meanwhile are kept, up to a bound.
   virtual void watch(std::function<void()> ended) = 0;
   virtual task<void> unwatch() = 0;
 
   /// The client closed its connection, or was cut.
   virtual bool gone() const = 0;
-  /// It was cut because it did not read in time.
+  /// The client was cut because it did not read in time.
   virtual bool too_slow() const = 0;
-  /// The server stops and has waited as long as it will: what there is of the answer is to be ended now.
+  /// The server stops, and its patience is over: the answer must end now.
   virtual bool time_is_up() const = 0;
 };
 

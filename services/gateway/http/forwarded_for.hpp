@@ -1,4 +1,4 @@
-// Whose request a proxy passes on.
+// The client of a request that came through proxies.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace troupe::http {
 
-/// The client behind trusted proxies: the rightmost address of X-Forwarded-For that is none of theirs. What
-/// stands left of it, or left of something that is no address, anybody may have made up.
+/// The client behind trusted proxies: the rightmost address of X-Forwarded-For that is not a trusted proxy.
+/// Anything left of it, or left of text that is not an address, may be forged.
 /// @param peer       a trusted proxy
-/// @param forwarded  all values of X-Forwarded-For, in their order, with commas between them
-/// @returns the last trusted proxy on the way when the header names nobody else
+/// @param forwarded  all values of X-Forwarded-For, in their order, separated by commas
+/// @returns the last trusted proxy on the way when the header names no other address
 network_address forwarded_client(const network_address& peer, std::string_view forwarded,
                                  const address_ranges& trusted);
 

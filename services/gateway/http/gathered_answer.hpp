@@ -1,4 +1,4 @@
-// What an answer that does not stream has gained so far, within bounds.
+// The text of an answer that does not stream, gathered within bounds.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,10 @@
 
 namespace troupe::http {
 
-/// The choices of one answer. What all answers together gather is bounded by
-/// `http_limits::max_gathered_bytes`.
+/// The choices of one answer. `http_limits::max_gathered_bytes` bounds the bytes of all answers together.
 class gathered_answer {
  public:
-  gathered_answer(api& shared, size_t num_choices) : shared_(shared), choices_(num_choices) {}
+  gathered_answer(api& shared, std::size_t num_choices) : shared_(shared), choices_(num_choices) {}
 
   ~gathered_answer();
   gathered_answer(const gathered_answer&) = delete;
@@ -22,23 +21,23 @@ class gathered_answer {
 
   /// Appends to a choice.
   /// @throws openai::api_error 400 when the answer becomes larger than `max_response_bytes`, 429 when all of
-  /// them do
-  void gain(uint32_t choice, openai::choice_delta more);
+  /// them together do
+  void gain(std::uint32_t choice, openai::choice_delta more);
 
-  /// Accounts for what is kept elsewhere for this answer.
+  /// Accounts for bytes of this answer that are kept elsewhere.
   /// @throws as gain
-  void account(size_t more_bytes);
+  void account(std::size_t more_bytes);
 
-  /// What a choice has gained; it is gone here.
-  openai::choice_delta take(uint32_t choice);
+  /// Moves the text of a choice out.
+  openai::choice_delta take(std::uint32_t choice);
 
-  /// Of all choices, as they are held.
-  size_t num_bytes() const noexcept { return num_bytes_; }
+  /// Bytes of all choices.
+  std::size_t num_bytes() const noexcept { return num_bytes_; }
 
  private:
   api& shared_;
   std::vector<openai::choice_delta> choices_;
-  size_t num_bytes_ = 0;
+  std::size_t num_bytes_ = 0;
 };
 
 } // namespace troupe::http

@@ -20,30 +20,30 @@ using openai::generation_plan;
 
 namespace {
 
-/// What JSON numbers carry exactly, so that every client can send it back.
-constexpr int64_t largest_seed = (int64_t{1} << 53) - 1;
+/// Seeds that JSON numbers carry exactly, so that every client can send them back.
+constexpr std::int64_t largest_seed = (std::int64_t{1} << 53) - 1;
 
-int64_t draw_seed() {
+std::int64_t draw_seed() {
   std::random_device source;
-  return static_cast<int64_t>((uint64_t{source()} << 32 | source()) & static_cast<uint64_t>(largest_seed));
+  return static_cast<std::int64_t>((std::uint64_t{source()} << 32 | source())
+                                   & static_cast<std::uint64_t>(largest_seed));
 }
 
-/// None where a refusal of it would say nothing about others, or theirs about it: several prompts ask one by
-/// one, one with a priority may go before those that wait, and of one that is cut the body does not tell the
-/// size.
-std::optional<room_demand> demand_of(const openai::generation_options& options, size_t num_prompts, bool chat,
-                                     size_t body_bytes) {
+/// Empty if refusals cannot be shared: lists of prompts are admitted one by one, prioritised requests may
+/// overtake, and the size of a truncated prompt is unknown.
+std::optional<room_demand> demand_of(const openai::generation_options& options, std::size_t num_prompts,
+                                     bool chat, std::size_t body_bytes) {
   if (num_prompts != 1 || options.priority != 0 || options.truncate_prompt)
     return std::nullopt;
   if (options.max_tokens)
     return room_demand{body_bytes,
-                       uint64_t{options.num_choices} * static_cast<uint64_t>(*options.max_tokens)};
+                       std::uint64_t{options.num_choices} * static_cast<std::uint64_t>(*options.max_tokens)};
   if (chat) // gets what fits
-    return room_demand{body_bytes, std::numeric_limits<uint64_t>::max()};
+    return room_demand{body_bytes, std::numeric_limits<std::uint64_t>::max()};
   return std::nullopt;
 }
 
-/// Refuses a request as the cluster has just refused one of the same key that asked for no more.
+/// Refuses a request if the cluster has just refused one of the same key that asked for no more.
 void refuse_as_others(const std::optional<room_demand>& wanted, api& shared, const key_permit& permit) {
   if (!wanted)
     return;
@@ -54,7 +54,7 @@ void refuse_as_others(const std::optional<room_demand>& wanted, api& shared, con
   throw api_error(*refusal);
 }
 
-/// Tells the operator of arguments that were replaced; the client's answer does not show it.
+/// Warns the operator of arguments that were replaced; the answer to the client does not show it.
 void warn_of_arguments(const openai::conversation& chat, const std::string& request_id, const api& shared) {
   const auto& replaced = chat.replaced_arguments;
   if (replaced.empty() || !shared.config.warn)
@@ -76,7 +76,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   key_permit permit = shared.usage.admit(client.incoming().key_name);
   std::string model;
   std::optional<room_demand> wanted;
-  // The body can be megabytes: reading it is no work for an I/O thread either.
+  // The body can be megabytes, so an I/O thread must not parse it.
   generation_plan plan =
       co_await run_for(client, shared, client.incoming().body.size(), [&]() -> generation_plan {
         const auto limits = limits_now(shared);
@@ -98,7 +98,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
         return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
       });
   client.drop_body();
-  size_t prompt_tokens = 0;
+  std::size_t prompt_tokens = 0;
   for (const auto& prompt : plan.prompts)
     prompt_tokens += prompt.tokens.size();
   permit.take_prompt(prompt_tokens);

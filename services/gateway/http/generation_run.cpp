@@ -25,11 +25,11 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-/// A comment, which clients skip: proxies see that the stream lives.
+/// A comment, which clients skip. It shows proxies that the stream is alive.
 constexpr const char* ping = ": ping\n\n";
 
-/// An answer that is smaller takes no thread of the pool.
-constexpr size_t small_answer_bytes = 32 << 10;
+/// A smaller answer is put together without a thread of the pool.
+constexpr std::size_t small_answer_bytes = 32 << 10;
 
 /// Not inlined: in a coroutine GCC 12 takes the move for a copy between parts of one string (-Wrestrict).
 [[gnu::noinline]] std::string take_all(std::string& text) {
@@ -47,7 +47,8 @@ class run {
         wanted_(what.wanted),
         arrival_(what.arrival),
         trace_(what.trace),
-        writer_(client.incoming().id, std::move(what.model), std::time(nullptr), plan_, *shared.codec),
+        writer_(client.incoming().id, std::move(what.model), shared.config.fingerprint, std::time(nullptr),
+                plan_, *shared.codec),
         queue_(client.executor(), most_waiting_bytes()),
         progress_(plan_, *shared.codec, *shared.metrics, what.arrival),
         gathered_(shared, progress_.num_choices()) {
@@ -55,7 +56,7 @@ class run {
   }
 
   ~run() {
-    for (size_t job = 0; job < handles_.size(); ++job)
+    for (std::size_t job = 0; job < handles_.size(); ++job)
       if (!progress_.job_ended(job))
         handles_[job]->cancel();
   }
@@ -66,11 +67,11 @@ class run {
   task<void> execute() {
     start_prompts();
     client_.watch([this] { queue_.wake(); });
-    if (const auto pause = shared_.config.limits.sse_ping; streams() && pause.count() > 0)
-      next_ping_ = clock::now() + std::min(pause, shared_.config.limits.stream_head);
+    if (streams())
+      sign_due_ = clock::now() + shared_.config.limits.stream_head;
     bool going = true;
     while (going) {
-      const std::vector<generation_event> events = co_await queue_.take(std::min(deadline(), next_ping_));
+      const std::vector<generation_event> events = co_await queue_.take(std::min(deadline(), sign_due_));
       going = co_await advance(events);
     }
     co_await client_.unwatch();
@@ -93,7 +94,7 @@ class run {
     timeline::record(served);
   }
 
-  /// What the access log says of it.
+  /// Fills in the line of the access log.
   void describe(access_record& record) const {
     progress_.describe(record);
     if (error_)
@@ -102,25 +103,25 @@ class run {
       record.error = "the client did not read in time";
   }
 
-  /// Only a stream can fall behind its client; of other answers no more waits than they may have.
-  size_t most_waiting_bytes() const {
-    const size_t unsent = shared_.config.limits.max_unsent_bytes;
+  /// Only a stream can wait for its client. For other answers the limit is the size that they may have.
+  std::size_t most_waiting_bytes() const {
+    const std::size_t unsent = shared_.config.limits.max_unsent_bytes;
     return streams() ? unsent : std::max(unsent, shared_.config.requests.max_response_bytes);
   }
 
   clock::time_point deadline() const { return arrival_ + shared_.config.limits.request; }
 
-  uint32_t num_choices() const { return plan_.options.num_choices; }
+  std::uint32_t num_choices() const { return plan_.options.num_choices; }
 
   bool streams() const { return plan_.options.stream; }
 
-  /// As many as may be open: a long list would find the scheduler's queue full by itself. Those that follow a
-  /// first token are not refused any more, because that would end the whole answer.
+  /// Starts as many prompts as may be open, because a long list would fill the scheduler's queue by itself.
+  /// Prompts that start after the first token are not refused any more, because that would end the answer.
   void start_prompts() {
     const auto& limits = shared_.config.limits;
-    const size_t most = has_begun_ ? limits.max_open_prompts : limits.max_first_prompts;
+    const std::size_t most = has_begun_ ? limits.max_open_prompts : limits.max_first_prompts;
     while (handles_.size() < plan_.prompts.size() && handles_.size() - progress_.num_ended_jobs() < most) {
-      const auto job = static_cast<uint32_t>(handles_.size());
+      const auto job = static_cast<std::uint32_t>(handles_.size());
       const openai::planned_prompt& prompt = plan_.prompts[job];
       shared_.metrics->prompt_started(prompt.tokens.size());
       generation_job ordered{prompt.tokens,
@@ -136,7 +137,7 @@ class run {
     }
   }
 
-  /// Takes in what happened and sends what a stream is owed. False when nothing more is to come.
+  /// Handles events, and sends what a stream has to send. False: the answer is complete.
   task<bool> advance(const std::vector<generation_event>& events) {
     if (client_.gone())
       co_return false;
@@ -148,10 +149,9 @@ class run {
     if (queue_.overflowed())
       co_return fall_behind();
     if (events.empty() && clock::now() < deadline()) {
-      if (clock::now() < next_ping_)
+      if (clock::now() < sign_due_)
         co_return true;
-      std::string comment = ping;
-      const bool taken = co_await send(std::move(comment));
+      const bool taken = co_await send(sign_of_life());
       co_return taken;
     }
     if (events.empty()) {
@@ -163,8 +163,7 @@ class run {
       take(event, out);
       if (!streams() || out.size() < part_bytes)
         continue;
-      // What has come is sent before more is rendered: for as long as the client takes to read it, more
-      // comes.
+      // Send before rendering more: while the client reads, further tokens arrive.
       std::string part = take_all(out);
       const bool taken = co_await send(std::move(part));
       if (!taken)
@@ -174,9 +173,7 @@ class run {
     }
     if (!error_)
       start_prompts();
-    if (!error_ && out.empty() && may_begin())
-      out = ping;
-    if (streams() && !out.empty()) {
+    if (streams() && (!out.empty() || (!error_ && may_begin()))) {
       const bool taken = co_await send(std::move(out));
       if (!taken)
         co_return false;
@@ -184,13 +181,27 @@ class run {
     co_return !error_ && !progress_.all_ended();
   }
 
-  /// Whether the head of a stream is due before its first token: all that was asked for is under way, so that
-  /// hardly anything can come of which the status should tell.
-  bool may_begin() const {
-    return next_ping_ != clock::time_point::max() && !streaming_ && progress_.num_placed() >= handles_.size();
+  /// The head of a stream is due before its first token: all prompts were started, so that an error that
+  /// should decide the status is unlikely.
+  bool may_begin() const { return !streaming_ && progress_.num_placed() >= handles_.size(); }
+
+  /// Sends a sign of life on a silent stream: first its head, then its opening event, then comments. A stream
+  /// never begins with a comment, because some parsers take its blank line for the end of an event.
+  std::string sign_of_life() {
+    if (!streaming_)
+      return {};
+    if (has_event_)
+      return ping;
+    if (plan_.options.echo) // the first event has the prompt, whose log probabilities may be missing yet
+      return {};
+    progress_.of(0).opened = true;
+    const openai::answered_choice opened = described(0, {});
+    if (plan_.chat)
+      return openai::as_event(writer_.role_chunk(opened));
+    return openai::as_event(writer_.token_chunk(opened, /*first=*/true));
   }
 
-  /// The client reads too slowly: false, since nothing more is to come.
+  /// The client reads too slowly. Returns false, because the answer ends.
   bool fall_behind() {
     if (!streams()) {
       error_ = openai::answer_too_large(shared_.config.requests.max_response_bytes);
@@ -210,20 +221,21 @@ class run {
     }
     const auto begin_ns = trace_ == 0 ? 0 : timeline::now_ns();
     const auto bytes = events.size();
+    has_event_ = has_event_ || bytes > 0;
     const bool taken = co_await client_.write(std::move(events));
-    if (trace_ != 0) {
+    if (trace_ != 0 && bytes > 0) {
       timeline::event written{.kind = timeline::event_kind::token_write, .begin_ns = begin_ns, .id = trace_};
       written.duration_ns = timeline::now_ns() - begin_ns;
       written.args = {num_writes_++, bytes};
       timeline::record(written);
     }
-    if (next_ping_ != clock::time_point::max())
-      next_ping_ = clock::now() + shared_.config.limits.sse_ping;
+    const auto silence = shared_.config.limits.sse_ping;
+    sign_due_ = silence.count() > 0 ? clock::now() + silence : clock::time_point::max();
     co_return taken;
   }
 
   header_list stream_headers() const {
-    // Proxies such as nginx would otherwise collect the events.
+    // Otherwise proxies such as nginx would buffer the events.
     return {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}, seed_header()};
   }
 
@@ -232,7 +244,7 @@ class run {
   void take(const generation_event& event, std::string& out) {
     try {
       take_in(event, out);
-    } catch (const api_error& e) { // the answer has become too large
+    } catch (const api_error& e) { // the answer is too large
       error_ = e;
     }
   }
@@ -258,21 +270,21 @@ class run {
         shared_.refusals.add(permit_.name(), *wanted_, *error_, shared_.config.key_clock());
       return;
     }
-    const uint32_t index = event.job * num_choices() + event.choice;
+    const std::uint32_t index = event.job * num_choices() + event.choice;
     if (event.choice >= num_choices() || progress_.of(index).ended)
       return;
     has_begun_ = true;
     take_tokens(index, event, out);
   }
 
-  void take_tokens(uint32_t index, const generation_event& event, std::string& out) {
+  void take_tokens(std::uint32_t index, const generation_event& event, std::string& out) {
     openai::choice& state = progress_.of(index).state;
     timeline::span rendering(timeline::event_kind::token_text, event.tokens.empty() ? 0 : trace_);
     rendering.args() = {event.job, event.choice, state.num_tokens(), timeline::ns_of(event.at), num_writes_};
     if (!drops_new_tokens(plan_) && !event.tokens.empty()) {
       permit_.generated(event.tokens.size());
       progress_.tokens_came(index, event.at, event.tokens.size());
-      for (size_t i = 0; i < event.tokens.size() && !state.finished(); ++i) {
+      for (std::size_t i = 0; i < event.tokens.size() && !state.finished(); ++i) {
         const bool last = i + 1 == event.tokens.size();
         choice_delta delta = state.push(event.tokens[i], last ? event.reason : finish_reason::none);
         gain(index, std::move(delta), out);
@@ -283,18 +295,18 @@ class run {
     }
     if (!state.finished())
       return;
-    if (event.reason == finish_reason::none) // a stop string: the engine does not know of it
+    if (event.reason == finish_reason::none) // a stop string, which the engine does not know
       handles_[event.job]->stop(event.choice);
     progress_.choice_ended(index, event.at);
   }
 
-  openai::answered_choice described(uint32_t index, choice_delta gained) const {
-    const size_t job = index / num_choices();
+  openai::answered_choice described(std::uint32_t index, choice_delta gained) const {
+    const std::size_t job = index / num_choices();
     return {index, std::move(gained), &progress_.of(index).state, &plan_.prompts[job],
             prompt_logprobs_[job] ? &*prompt_logprobs_[job] : nullptr};
   }
 
-  void gain(uint32_t index, choice_delta delta, std::string& out) {
+  void gain(std::uint32_t index, choice_delta delta, std::string& out) {
     answer_progress::track& one = progress_.of(index);
     if (!streams())
       return gathered_.gain(index, std::move(delta));
@@ -305,23 +317,23 @@ class run {
     one.opened = true;
   }
 
-  /// Writes the next choices of a whole answer, and behind the last one its end.
-  /// @returns whether that was all
-  bool write_piece(std::string& body, uint32_t& next) {
-    const size_t enough = body.size() + piece_bytes;
+  /// Writes the next choices of a whole answer, and its end after the last one.
+  /// @returns whether the answer is complete
+  bool write_piece(std::string& body, std::uint32_t& next) {
+    const std::size_t enough = body.size() + piece_bytes;
     for (; next < progress_.num_choices() && body.size() < enough; ++next)
       writer_.add_choice(body, described(next, gathered_.take(next)), next == 0);
     const bool all = next == progress_.num_choices();
     if (all)
       writer_.end_body(body, described(0, {}), progress_.usage());
-    if (const size_t most = shared_.config.requests.max_response_bytes; body.size() > most)
+    if (const std::size_t most = shared_.config.requests.max_response_bytes; body.size() > most)
       throw openai::answer_too_large(most);
     return all;
   }
 
-  /// The whole answer, put together on threads of the pool where it is a large one.
+  /// The whole answer. A large one is put together on threads of the pool.
   task<std::string> whole_body() {
-    uint32_t next = 0;
+    std::uint32_t next = 0;
     const auto append_piece = [this, &next](std::string& body) {
       if (body.empty())
         writer_.begin_body(body);
@@ -337,7 +349,7 @@ class run {
     co_return co_await text_in_pieces(client_, shared_.work, append_piece, deadline());
   }
 
-  /// The last thing the client gets.
+  /// Sends the end of the answer.
   task<void> conclude() {
     if (error_ && !streaming_)
       throw *error_;
@@ -369,18 +381,19 @@ class run {
   key_permit& permit_;
   const std::optional<room_demand> wanted_;
   const clock::time_point arrival_;
-  const uint64_t trace_; // the request's key in the timeline; 0: it is not traced
+  const std::uint64_t trace_; // key of the request in the timeline; 0: it is not traced
   const openai::response_writer writer_;
   event_queue queue_;
   answer_progress progress_;
-  gathered_answer gathered_; // of an answer that does not stream; streams have their prompts' logprobs there
+  gathered_answer gathered_; // for streams: log probabilities of prompts only
   std::vector<std::optional<std::vector<generated_token>>> prompt_logprobs_; // [prompts]
   std::vector<std::unique_ptr<generation_handle>> handles_;                  // [prompts that have begun]
-  uint64_t num_writes_ = 0; // of a stream, where it is traced
-  bool has_begun_ = false;  // a prompt has a token, or has ended
-  bool streaming_ = false;
+  std::uint64_t num_writes_ = 0; // counted for a traced stream only
+  bool has_begun_ = false;       // a prompt has a token or has ended
+  bool streaming_ = false;       // the head of a stream was sent
+  bool has_event_ = false;       // and an event after it
   bool too_slow_ = false;
-  clock::time_point next_ping_ = clock::time_point::max(); // of a stream
+  clock::time_point sign_due_ = clock::time_point::max(); // when a silent stream sends a sign of life
   std::optional<api_error> error_;
 };
 

@@ -12,17 +12,17 @@
 
 namespace troupe::http {
 
-/// A request that has been read, and whose prompts are tokens.
+/// A request that was parsed and tokenized.
 struct planned_generation {
   openai::generation_plan plan;
   std::string model; ///< as the answer names it
   key_permit& permit;
-  std::optional<room_demand> wanted; ///< what a refusal of it says about others; none: nothing
+  std::optional<room_demand> wanted; ///< for shared refusals; empty: its refusal is not shared
   std::chrono::steady_clock::time_point arrival{};
-  uint64_t trace = 0; ///< its key in the timeline; 0: it is not traced
+  std::uint64_t trace = 0; ///< key of the request in the timeline; 0: it is not traced
 };
 
-/// Starts its prompts, and sends what comes of them: as events, or as one answer at the end.
+/// Starts the prompts, and sends their tokens as events, or as one answer at the end.
 /// @throws openai::api_error before anything was sent
 task<void> run_generation(exchange& client, api& shared, planned_generation what);
 

@@ -15,7 +15,7 @@ long long ms_of(health::clock::duration time) {
 
 } // namespace
 
-/// What a loop and the one that watches it share. The timer is the loop's alone: it ends with it.
+/// Shared by a loop and its watcher. The timer belongs to the loop and ends with it.
 struct health::heart {
   std::chrono::milliseconds interval;
   std::function<clock::time_point()> now;

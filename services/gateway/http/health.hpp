@@ -1,5 +1,4 @@
-// Whether the process can still do its work, which is what /health says. A process that cannot is to be
-// replaced.
+// Whether the process can still do its work, for /health. A process that cannot should be replaced.
 #pragma once
 
 #include <atomic>
@@ -17,32 +16,31 @@ class io_context;
 
 namespace troupe::http {
 
-/// Asked on I/O threads: takes no thread of the pool, and waits for nothing. Thread-safe once all loops are
+/// Called on I/O threads: it uses no thread of the pool and never waits. Thread-safe once all loops are
 /// watched.
 class health {
  public:
   using clock = std::chrono::steady_clock;
 
   struct limits {
-    std::chrono::milliseconds job; ///< text work that has run for longer is stuck
-    std::chrono::milliseconds
-        stall;                      ///< work that waits longer, while none has ended, waits for what is stuck
-    std::chrono::milliseconds late; ///< an event loop that has not turned for longer is stuck
-    std::chrono::milliseconds beat; ///< how often a loop says that it turns
+    std::chrono::milliseconds job;   ///< a text job that runs for longer is stuck
+    std::chrono::milliseconds stall; ///< the pool is stuck if a job waits for longer and none has ended
+    std::chrono::milliseconds late;  ///< an event loop that has not turned for longer is stuck
+    std::chrono::milliseconds beat;  ///< interval at which a loop reports that it turns
   };
 
-  /// @param pool  how the text work goes on now
+  /// @param pool  returns the state of the pool
   health(limits bounds, std::function<pool_progress()> pool,
          std::function<clock::time_point()> now = clock::now);
-  /// The loops beat no more.
+  /// Stops the beats of the loops.
   ~health();
   health(const health&) = delete;
   health& operator=(const health&) = delete;
 
-  /// Has this event loop beat from now on. It may end before this object, or after it.
+  /// Watches an event loop from now on. The loop may end before or after this object.
   void watch(boost::asio::io_context& loop);
 
-  /// What is wrong, in a sentence for operators; empty: nothing.
+  /// The fault, in a sentence for operators; empty: none.
   std::string flaw() const;
 
  private:

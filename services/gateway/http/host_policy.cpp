@@ -9,7 +9,7 @@ namespace troupe::http {
 
 namespace {
 
-/// In lower case, without port, brackets and the dot that ends a full name.
+/// Lower case, without port, brackets and the final dot of a full name.
 std::string plain_name(std::string_view host) {
   if (host.starts_with('['))
     host = host.substr(1, host.find(']') == std::string_view::npos ? host.size() : host.find(']') - 1);
@@ -26,7 +26,8 @@ std::string plain_name(std::string_view host) {
 bool is_loopback(const std::string& name) {
   static const address_ranges loopback({"127.0.0.0/8", "::1"}, "loopback");
   const auto address = parse_network_address(name);
-  return name == "localhost" || (address && loopback.contains(*address));
+  // RFC 6761, section 6.3: every name that ends so is loopback.
+  return name == "localhost" || name.ends_with(".localhost") || (address && loopback.contains(*address));
 }
 
 } // namespace

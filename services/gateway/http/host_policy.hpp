@@ -1,4 +1,4 @@
-// Under which names a server answers.
+// The Host headers that a server answers.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace troupe::http {
 
-/// Which Host headers are answered. A page in a browser can have the name of its own host point to 127.0.0.1
-/// and then read the answers of a server there (DNS rebinding): such requests carry that name.
+/// Protects against DNS rebinding: a page in a browser can make the name of its own host point to 127.0.0.1
+/// and then read the answers of a server there. Such requests carry the page's host name.
 class host_policy {
  public:
-  /// Every host.
+  /// Answers every host.
   host_policy() = default;
-  /// Loopback names and addresses, and these: in lower case, without ports; "*": every host.
+  /// Answers loopback names and addresses, and these.
+  /// @param allowed  names in lower case without ports; "*": every host
   explicit host_policy(std::vector<std::string> allowed);
 
   /// @param host  as the header has it, with or without a port

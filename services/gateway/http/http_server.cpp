@@ -5,13 +5,12 @@
 #include <stdexcept>
 #include <thread>
 
+#include "services/asio/listen_at.hpp"
 #include "services/gateway/http/background.hpp"
 #include "services/gateway/http/connections.hpp"
 #include "services/gateway/http/management_pages.hpp"
 #include "services/gateway/http/timed_codec.hpp"
 #include "services/metrics/endpoint.hpp"
-#include "services/options/listen_address.hpp"
-#include "services/options/option_parser.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -30,11 +29,11 @@ using http::task;
 
 namespace {
 
-/// After a failed accept (out of descriptors), before the next.
+/// Pause after a failed accept (out of descriptors).
 constexpr auto accept_pause = std::chrono::milliseconds{100};
-/// For clients to be told that their answers end here, once those have had their time to end by themselves.
+/// Time for connections to end their answers with an error, after the patience of stop() is over.
 constexpr auto farewell_patience = std::chrono::seconds{1};
-/// For connections to end once they are cut.
+/// Time for connections to end once they are cut.
 constexpr auto cut_patience = std::chrono::seconds{1};
 
 void validate(const http_server_config& config) {
@@ -52,27 +51,38 @@ void validate(const http_server_config& config) {
 
 class http_server::implementation {
  public:
-  implementation(http_server_config config, std::shared_ptr<generation_backend> backend,
-                 std::shared_ptr<const openai::text_codec> codec, std::shared_ptr<gateway_metrics> metrics)
+  implementation(http_server_config config, const http::route_table& routes,
+                 std::shared_ptr<generation_backend> backend, std::shared_ptr<control_backend> control,
+                 std::shared_ptr<const openai::text_codec> codec, std::shared_ptr<gateway_metrics> metrics,
+                 std::unique_ptr<metrics::endpoint> management)
       : config_(std::move(config)),
         work_(std::make_unique<http::background>(config_.text_threads, config_.limits.max_background_bytes,
                                                  config_.limits.text, metrics)),
         health_({config_.limits.text + config_.limits.text_margin, config_.limits.text_stall,
                  config_.limits.late_loop, config_.limits.beat},
                 [this] { return work_->now(); }),
-        shared_{config_, std::move(backend), http::timed_codec(std::move(codec), metrics), metrics, *work_,
+        shared_{config_,
+                std::move(backend),
+                std::move(control),
+                http::timed_codec(std::move(codec), metrics),
+                metrics,
+                *work_,
                 health_},
-        connections_(shared_),
+        context_{config_, routes, *shared_.metrics},
+        connections_(shared_, context_),
         io_(static_cast<int>(config_.threads)),
         guard_(io_.get_executor()),
         acceptor_(asio::make_strand(io_)) {
     validate(config_);
     if (config_.tls)
       shared_.metrics->certificate_used(config_.tls->not_after());
-    if (config_.management_port)
+    auto pages = std::make_shared<http::management_pages>(shared_, routes);
+    management_ = std::move(management);
+    if (management_)
+      management_->show(std::move(pages));
+    else if (config_.management_port)
       management_ = std::make_unique<metrics::endpoint>(
-          metrics::endpoint_config{config_.management_host, *config_.management_port},
-          std::make_shared<http::management_pages>(shared_));
+          metrics::endpoint_config{config_.management_host, *config_.management_port}, std::move(pages));
     listen();
     health_.watch(io_);
     asio::co_spawn(acceptor_.get_executor(), accept(), asio::detached);
@@ -83,24 +93,24 @@ class http_server::implementation {
   ~implementation() {
     stop(std::chrono::milliseconds{0});
     management_.reset();
-    // Coroutines that wait for background work end before the I/O they hold.
+    // Coroutines that wait for background work must end before the I/O that they use.
     work_.reset();
   }
 
-  uint16_t port() const noexcept { return port_; }
+  std::uint16_t port() const noexcept { return port_; }
 
-  uint16_t management_port() const noexcept { return management_ ? management_->port() : 0; }
+  std::uint16_t management_port() const noexcept { return management_ ? management_->port() : 0; }
 
   void leave() noexcept { shared_.draining = true; }
 
   void set_keys(http::api_keys keys, const http::key_limit_table& limits) {
     shared_.usage.replace(limits, keys.names());
-    shared_.keys.set(std::make_shared<const http::api_keys>(std::move(keys)));
+    context_.keys.set(std::make_shared<const http::api_keys>(std::move(keys)));
   }
 
   void set_certificate(std::shared_ptr<const http::tls_identity> identity) {
     shared_.metrics->certificate_used(identity->not_after());
-    shared_.tls.set(std::move(identity));
+    context_.tls.set(std::move(identity));
   }
 
   void stop(std::chrono::milliseconds patience) {
@@ -126,17 +136,8 @@ class http_server::implementation {
 
  private:
   void listen() {
-    try {
-      const tcp::endpoint address = listen_address(config_.host, config_.port);
-      acceptor_.open(address.protocol());
-      acceptor_.set_option(asio::socket_base::reuse_address(true));
-      acceptor_.bind(address);
-      acceptor_.listen(asio::socket_base::max_listen_connections);
-      port_ = acceptor_.local_endpoint().port();
-    } catch (const boost::system::system_error& e) {
-      throw std::runtime_error("http: cannot listen on " + host_port_text(config_.host, config_.port) + ": "
-                               + e.code().message());
-    }
+    listen_at(acceptor_, "http", config_.host, config_.port);
+    port_ = acceptor_.local_endpoint().port();
   }
 
   task<void> accept() {
@@ -159,30 +160,35 @@ class http_server::implementation {
   std::unique_ptr<http::background> work_;
   http::health health_;
   http::api shared_;
+  http::connection_context context_;
   http::connections connections_;
   std::atomic<bool> stopped_{false};
   std::mutex stopping_;
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_;
   tcp::acceptor acceptor_;
-  uint16_t port_ = 0;
+  std::uint16_t port_ = 0;
   std::vector<std::thread> threads_;
   std::unique_ptr<metrics::endpoint> management_;
 };
 
-http_server::http_server(http_server_config config, std::shared_ptr<generation_backend> backend,
+http_server::http_server(http_server_config config, const http::route_table& routes,
+                         std::shared_ptr<generation_backend> backend,
+                         std::shared_ptr<control_backend> control,
                          std::shared_ptr<const openai::text_codec> codec,
-                         std::shared_ptr<gateway_metrics> metrics)
-    : implementation_(std::make_unique<implementation>(std::move(config), std::move(backend),
-                                                       std::move(codec), std::move(metrics))) {}
+                         std::shared_ptr<gateway_metrics> metrics,
+                         std::unique_ptr<metrics::endpoint> management)
+    : implementation_(std::make_unique<implementation>(std::move(config), routes, std::move(backend),
+                                                       std::move(control), std::move(codec),
+                                                       std::move(metrics), std::move(management))) {}
 
 http_server::~http_server() = default;
 
-uint16_t http_server::port() const noexcept {
+std::uint16_t http_server::port() const noexcept {
   return implementation_->port();
 }
 
-uint16_t http_server::management_port() const noexcept {
+std::uint16_t http_server::management_port() const noexcept {
   return implementation_->management_port();
 }
 

@@ -1,4 +1,4 @@
-// The gateway's HTTP server: OpenAI's API, and the pages that operators and probes read.
+// The gateway's HTTP server: OpenAI's API and the pages for operators and probes.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,13 @@
 
 #include "services/gateway/http/access_record.hpp"
 #include "services/gateway/http/api_keys.hpp"
+#include "services/gateway/http/control_backend.hpp"
 #include "services/gateway/http/generation_backend.hpp"
 #include "services/gateway/http/host_policy.hpp"
 #include "services/gateway/http/key_limits.hpp"
 #include "services/gateway/openai/request.hpp"
 #include "services/gateway/openai/text_codec.hpp"
+#include "services/metrics/endpoint.hpp"
 #include "services/options/network_address.hpp"
 
 namespace troupe {
@@ -25,104 +27,115 @@ namespace troupe {
 class gateway_metrics;
 
 namespace http {
+class route_table;
 class tls_identity;
 } // namespace http
 
 /// Every bound and deadline of the server, with the reason where it is not obvious.
 struct http_limits {
-  size_t max_connections = 2048;
-  size_t max_connections_per_peer = 1024; ///< and requests in progress of one client behind a trusted proxy
-  size_t max_header_bytes = 32 << 10;
-  size_t max_body_bytes = 16 << 20;           ///< of one request; a context of 1M tokens fits as ids
-  size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together, as they arrive
-  size_t max_pipelined_bytes = 64 << 10;      ///< read ahead while a request is answered
-  size_t max_unsent_bytes = 4 << 20;          ///< tokens that wait for a client that does not read
-  size_t max_gathered_bytes = 1 << 30;        ///< of all answers in progress that do not stream
-  size_t max_first_prompts = 32;              ///< of one request that are open before any of them has a token
-  size_t max_open_prompts = 128;              ///< then; the next ones follow as these end
-  size_t send_buffer_bytes = 0;               ///< of each socket; 0: the system's choice
-  size_t max_background_bytes = 256 << 20;    ///< of requests being tokenized or waiting for it
-  std::chrono::milliseconds idle{75000};      ///< between requests of a kept connection
-  /// From connecting, or a later request's first byte, to its header's end; the TLS handshake is within it.
+  std::size_t max_connections = 2048;
+  std::size_t max_connections_per_peer =
+      1024; ///< also limits requests in progress of a client behind a proxy
+  std::size_t max_header_bytes = 32 << 10;
+  std::size_t max_body_bytes = 16 << 20;           ///< of one request; a context of 1M tokens fits as ids
+  std::size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together
+  std::size_t max_pipelined_bytes = 64 << 10;      ///< read ahead while a request is answered
+  std::size_t max_unsent_bytes = 4 << 20;          ///< waiting for a client that does not read
+  std::size_t max_gathered_bytes = 1 << 30;        ///< of all answers in progress that do not stream
+  std::size_t max_first_prompts = 32;              ///< open prompts of a request before its first token
+  std::size_t max_open_prompts = 128;              ///< open prompts after it; others follow as these end
+  std::size_t send_buffer_bytes = 0;               ///< of each socket; 0: the default of the system
+  std::size_t max_background_bytes = 256 << 20;    ///< of requests that are tokenized or wait for it
+  std::chrono::milliseconds idle{75000};           ///< between requests of a kept connection
+  /// To the end of a header, from its first byte, or for the first one from the connect (includes the TLS
+  /// handshake).
   std::chrono::milliseconds header{10000};
-  std::chrono::milliseconds body{60000};      ///< from there to the end of its body
-  std::chrono::milliseconds write{30000};     ///< for one part of an answer to be taken
-  std::chrono::milliseconds text{10000};      ///< for one request to be tokenized, from when its turn comes
+  std::chrono::milliseconds body{60000};      ///< from the end of the header to the end of the body
+  std::chrono::milliseconds write{30000};     ///< for the client to take one part of an answer
+  std::chrono::milliseconds text{10000};      ///< to tokenize one request, from the start of the job
   std::chrono::milliseconds request{3600000}; ///< for a whole answer
   std::chrono::milliseconds refusal_holds{
-      100}; ///< for requests of the key that ask for no less, without asking again; 0: never
-  // What /health takes for a process that is stuck.
-  std::chrono::milliseconds text_margin{20000}; ///< beyond `text`: for one match, or for a chat template
-  std::chrono::milliseconds text_stall{60000};  ///< a text waits, and none has been done
+      100}; ///< time for which a refusal counts for further requests of its key; 0: none
+  // /health reports a process as stuck after these times.
+  std::chrono::milliseconds text_margin{20000}; ///< beyond `text`, for one match or a chat template
+  std::chrono::milliseconds text_stall{60000};  ///< a job waits, and none has ended
   std::chrono::milliseconds late_loop{5000};    ///< an event loop does not turn
-  std::chrono::milliseconds beat{500};          ///< how often it says that it does
-  std::chrono::milliseconds sse_ping{15000};    ///< of silence in a stream, until a comment is sent; 0: never
-  /// For what a status should tell, before a stream is begun: longer than the 2 s that a request waits for a
-  /// scheduler that is away.
+  std::chrono::milliseconds beat{500};          ///< interval at which a loop reports that it turns
+  std::chrono::milliseconds sse_ping{15000}; ///< silence of a stream until it sends a sign of life; 0: never
+  /// A stream begins after this time even without a token; an error before then is told by the status. Longer
+  /// than the 2 s that a request waits for a scheduler that is away.
   std::chrono::milliseconds stream_head{5000};
 };
 
 struct http_server_config {
   std::string host =
-      "127.0.0.1"; ///< an address, of IPv6 in brackets or not, or a name; "0.0.0.0" and "::" listen on all
-  uint16_t port = 8000;      ///< 0: any free one
-  unsigned threads = 1;      ///< that read, write and format
-  unsigned text_threads = 1; ///< that tokenize and render; of several one is kept for what is short
+      "127.0.0.1"; ///< name or address (IPv6 with or without brackets); "0.0.0.0", "::": all addresses
+  std::uint16_t port = 8000; ///< 0: any free one
+  unsigned threads = 1;      ///< of I/O and formatting
+  unsigned text_threads = 1; ///< for tokenizing and rendering; of several, one takes short jobs only
   std::vector<std::string>
-      model_names; ///< that requests may use; answers carry the one asked for, or the first
+      model_names; ///< accepted in requests; answers carry the one asked for, or the first
   openai::request_limits requests;
   http::api_keys keys;
-  http::host_policy hosts;                       ///< that Host may name
-  address_ranges trusted_proxies;                ///< whose X-Forwarded-For counts, and not their connections
-  std::shared_ptr<const http::tls_identity> tls; ///< of the API's port; null: it speaks plain HTTP
-  /// Gets the address of a client whose TLS handshake failed, and why; called from any thread. Empty: nobody.
+  http::host_policy hosts;                       ///< accepted in Host
+  address_ranges trusted_proxies;                ///< limited by X-Forwarded-For instead of connections
+  std::shared_ptr<const http::tls_identity> tls; ///< of the API's port; null: plain HTTP
+  /// Called from any thread after a failed TLS handshake. May be empty.
   std::function<void(const std::string& client, const std::string& reason)> handshake_failed;
   std::string management_host = "127.0.0.1";
-  std::optional<uint16_t>
-      management_port; ///< of probes and metrics, with a thread of its own; 0: any free one
+  std::optional<std::uint16_t>
+      management_port; ///< for probes and metrics, with a thread of its own; 0: any free one
   http::key_limit_table key_limits;
   std::function<std::chrono::steady_clock::time_point()> key_clock = std::chrono::steady_clock::now;
   std::vector<std::string> allowed_origins;   ///< for CORS, in lower case; empty: off; "*": all
   std::string version;                        ///< for /version
+  std::string fingerprint;                    ///< `system_fingerprint` of answers; empty: they have none
+  std::string tokenizer_info = "{}";          ///< JSON object for /tokenizer_info
   std::map<std::string, std::string> details; ///< further fields of /version: instruction set, dtype
-  /// Takes one line about a request that was answered but looks wrong; called from any thread. Empty: nobody.
+  /// Called from any thread with a warning about a request that was answered. May be empty.
   std::function<void(const std::string&)> warn;
   http::access_listener access; ///< gets each request once its answer has ended
   http_limits limits;
 };
 
-/// Serves from threads of its own between construction and stop.
+/// Serves on threads of its own from construction to stop.
 class http_server {
  public:
-  /// Listens at once.
-  /// @throws std::runtime_error naming address and reason when it cannot listen, or what the config lacks
-  http_server(http_server_config config, std::shared_ptr<generation_backend> backend,
-              std::shared_ptr<const openai::text_codec> codec, std::shared_ptr<gateway_metrics> metrics);
+  /// Listens at once, and serves.
+  /// @param routes  what is served; outlives this
+  /// @param management  endpoint that listens on the management port already; null: the server opens that
+  /// port
+  /// @throws std::runtime_error naming address and reason when it cannot listen, or the missing part of the
+  /// config
+  http_server(http_server_config config, const http::route_table& routes,
+              std::shared_ptr<generation_backend> backend, std::shared_ptr<control_backend> control,
+              std::shared_ptr<const openai::text_codec> codec, std::shared_ptr<gateway_metrics> metrics,
+              std::unique_ptr<metrics::endpoint> management = nullptr);
   /// stop() without patience.
   ~http_server();
   http_server(const http_server&) = delete;
   http_server& operator=(const http_server&) = delete;
 
   /// The port it listens on.
-  uint16_t port() const noexcept;
+  std::uint16_t port() const noexcept;
 
   /// The management port; 0 without one.
-  uint16_t management_port() const noexcept;
+  std::uint16_t management_port() const noexcept;
 
-  /// /ready says "draining" from now on, and connections end with the answers that they get; everything is
-  /// still served.
+  /// From now on /ready says "draining", and each connection ends after its next answer. Everything is still
+  /// served.
   void leave() noexcept;
 
-  /// Requests from now on need one of these keys, within these limits. From any thread.
+  /// Replaces the keys and their limits for further requests. From any thread.
   void set_keys(http::api_keys keys, const http::key_limit_table& limits);
 
-  /// Connections from now on get this certificate; those that are open keep theirs. From any thread.
-  /// @param identity  not null, and only where the server was made with one
+  /// Replaces the certificate for further connections. From any thread.
+  /// @param identity  not null; the server was constructed with one
   void set_certificate(std::shared_ptr<const http::tls_identity> identity);
 
-  /// Drains: accepts nothing more, closes idle connections, lets running requests end until `patience` is
-  /// over, then cancels and cuts the rest. Returns when all is closed. The management port is served
-  /// on. Idempotent.
+  /// Drains: accepts no more connections, closes idle ones, gives running requests up to `patience` to end,
+  /// then cancels and cuts the rest. Returns when all connections are closed. The management port stays open.
+  /// Idempotent.
   void stop(std::chrono::milliseconds patience);
 
  private:

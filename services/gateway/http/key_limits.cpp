@@ -8,46 +8,47 @@
 
 #include <nlohmann/json.hpp>
 
-#include "actors/scheduler/admission_messages.hpp"
+#include "actors/protocol/admission_messages.hpp"
 
 namespace troupe::http {
 
 namespace {
 
-constexpr uint64_t most_per_minute = uint64_t{1} << 50U;
+constexpr std::uint64_t most_per_minute = std::uint64_t{1} << 50U;
 
 /// @throws std::runtime_error
 template <class Number>
-Number whole_number(const nlohmann::json& value, const std::string& where, uint64_t most,
+Number whole_number(const nlohmann::json& value, const std::string& where, std::uint64_t most,
                     const char* otherwise = "") {
-  if (!value.is_number_unsigned() || value.get<uint64_t>() < 1 || value.get<uint64_t>() > most)
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < 1 || value.get<std::uint64_t>() > most)
     throw std::runtime_error(where + " must be a whole number from 1 to " + std::to_string(most) + otherwise);
   return value.get<Number>();
 }
 
 /// @throws std::runtime_error
 template <class Number>
-std::optional<Number> bound(const nlohmann::json& value, const std::string& where, uint64_t most) {
+std::optional<Number> bound(const nlohmann::json& value, const std::string& where, std::uint64_t most) {
   if (value.is_null())
     return std::nullopt;
   return whole_number<Number>(value, where, most, ", or null for no limit");
 }
 
-/// @param where  what errors begin with
-/// @param limit  what holds where a member is missing
+/// @param where  begins the text of errors
+/// @param limit  values of missing members
 key_limit parse_limit(const nlohmann::json& entry, const std::string& where, key_limit limit) {
   if (!entry.is_object())
     throw std::runtime_error(where + " must be an object");
   for (const auto& [name, value] : entry.items()) {
     const std::string member = where + "." + name;
     if (name == "requests_per_minute")
-      limit.requests_per_minute = bound<uint64_t>(value, member, most_per_minute);
+      limit.requests_per_minute = bound<std::uint64_t>(value, member, most_per_minute);
     else if (name == "tokens_per_minute")
-      limit.tokens_per_minute = bound<uint64_t>(value, member, most_per_minute);
+      limit.tokens_per_minute = bound<std::uint64_t>(value, member, most_per_minute);
     else if (name == "concurrent_requests")
-      limit.concurrent_requests = bound<uint32_t>(value, member, std::numeric_limits<uint32_t>::max());
+      limit.concurrent_requests =
+          bound<std::uint32_t>(value, member, std::numeric_limits<std::uint32_t>::max());
     else if (name == "weight")
-      limit.weight = whole_number<uint32_t>(value, member, max_tenant_weight);
+      limit.weight = whole_number<std::uint32_t>(value, member, max_tenant_weight);
     else if (name == "priority" && value.is_boolean())
       limit.priority = value.get<bool>();
     else if (name == "priority")
@@ -91,7 +92,7 @@ key_limit_table parse_key_limits(const std::string& text, const std::string& sou
 }
 
 key_limit_table read_key_limits(const std::filesystem::path& file, const std::vector<std::string>& names) {
-  constexpr size_t most_bytes = 16 << 20;
+  constexpr std::size_t most_bytes = 16 << 20;
   const std::string source = "--key-limits " + file.string();
   std::error_code error;
   const auto size = std::filesystem::file_size(file, error);

@@ -10,7 +10,7 @@ namespace troupe::http {
 
 namespace {
 
-void set_rate(std::optional<token_bucket>& bucket, const std::optional<uint64_t>& per_minute,
+void set_rate(std::optional<token_bucket>& bucket, const std::optional<std::uint64_t>& per_minute,
               token_bucket::time_point now) {
   if (!per_minute)
     bucket.reset();
@@ -24,7 +24,7 @@ void add_headers(header_list& headers, const std::string& what, const token_buck
                  token_bucket::time_point now) {
   const double left = std::max(0.0, std::floor(bucket.level(now)));
   headers.emplace_back("x-ratelimit-limit-" + what, std::to_string(bucket.per_minute()));
-  headers.emplace_back("x-ratelimit-remaining-" + what, std::to_string(static_cast<uint64_t>(left)));
+  headers.emplace_back("x-ratelimit-remaining-" + what, std::to_string(static_cast<std::uint64_t>(left)));
   headers.emplace_back("x-ratelimit-reset-" + what, reset_text(bucket.wait_for(bucket.per_minute(), now)));
 }
 
@@ -58,7 +58,7 @@ void key_usage::replace(const key_limit_table& limits, const std::vector<std::st
 void key_usage::refuse(const account& whose, const char* reason, const std::string& text,
                        token_bucket::seconds wait) const {
   metrics_->key_rejected(whose.name, reason);
-  // OpenAI's types are those of the two rates.
+  // OpenAI has error types for the two rates only.
   const bool is_of_tokens = std::string(reason) == "tokens";
   openai::api_error error{
       429, is_of_tokens ? "tokens" : "requests", "this API key " + text, {}, "rate_limit_exceeded"};
@@ -123,14 +123,14 @@ key_permit::~key_permit() {
   --account_->running;
 }
 
-void key_permit::take_prompt(size_t num_tokens) {
+void key_permit::take_prompt(std::size_t num_tokens) {
   if (!account_)
     return;
   const std::lock_guard lock{usage_->mutex_};
   if (auto& tokens = account_->tokens) {
     const auto now = usage_->now_();
     const std::string most = std::to_string(tokens->per_minute());
-    if (num_tokens > tokens->per_minute()) // waiting does not help
+    if (num_tokens > tokens->per_minute()) // a retry does not help
       usage_->refuse(*account_, "tokens",
                      "may use " + most + " tokens per minute, and this prompt has "
                          + std::to_string(num_tokens),
@@ -145,7 +145,7 @@ void key_permit::take_prompt(size_t num_tokens) {
   usage_->metrics_->key_tokens(name_, "prompt", num_tokens);
 }
 
-void key_permit::generated(size_t num_tokens) {
+void key_permit::generated(std::size_t num_tokens) {
   if (!account_)
     return;
   const std::lock_guard lock{usage_->mutex_};

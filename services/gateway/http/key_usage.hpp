@@ -1,4 +1,4 @@
-// What each API key has used, and whether it may use more.
+// Usage of each API key against its limits.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "services/gateway/http/gateway_metrics.hpp"
 #include "services/gateway/http/key_limits.hpp"
 #include "services/gateway/http/message.hpp"
 #include "services/gateway/http/rate_limit.hpp"
-#include "services/gateway/metrics.hpp"
 
 namespace troupe::http {
 
@@ -26,20 +26,20 @@ class key_usage {
  public:
   using time_source = std::function<token_bucket::time_point()>;
 
-  /// @param names  of the keys that there are; empty: no keys are needed, and nothing is counted
+  /// @param names  of all keys; empty: no keys are needed, and nothing is counted
   key_usage(const key_limit_table& limits, const std::vector<std::string>& names,
             std::shared_ptr<gateway_metrics> metrics, time_source now);
   key_usage(const key_usage&) = delete;
   key_usage& operator=(const key_usage&) = delete;
 
-  /// Other keys, or limits. What a key that stays has used remains used.
+  /// Replaces keys and limits. A key that stays keeps its usage.
   void replace(const key_limit_table& limits, const std::vector<std::string>& names);
 
-  /// A request of this key begins.
-  /// @throws openai::api_error 429 when it has to wait
+  /// Begins a request of a key.
+  /// @throws openai::api_error 429 when the key is at a limit
   key_permit admit(const std::string& name);
 
-  /// The `x-ratelimit-…` headers of answers to this key; none where it has no such limit.
+  /// The `x-ratelimit-…` headers of answers to this key; none without such a limit.
   header_list headers(const std::string& name) const;
 
  private:
@@ -50,7 +50,7 @@ class key_usage {
     key_limit limit;
     std::optional<token_bucket> requests;
     std::optional<token_bucket> tokens;
-    uint32_t running = 0;
+    std::uint32_t running = 0;
   };
 
   [[noreturn]] void refuse(const account& whose, const char* reason, const std::string& text,
@@ -62,7 +62,7 @@ class key_usage {
   std::map<std::string, std::shared_ptr<account>> accounts_;
 };
 
-/// A request that runs, for its key. Must not outlive the key_usage.
+/// A running request of a key. Must not outlive the key_usage.
 class key_permit {
  public:
   key_permit(key_permit&&) = default;
@@ -71,29 +71,29 @@ class key_permit {
   key_permit& operator=(const key_permit&) = delete;
   ~key_permit();
 
-  /// The key's; empty without one.
+  /// Name of the key; empty: there is none.
   const std::string& name() const { return name_; }
 
-  uint32_t weight() const { return weight_; }
+  std::uint32_t weight() const { return weight_; }
 
-  /// Whether it may ask to go before the requests of others.
+  /// The key may ask for a priority over other keys.
   bool may_go_first() const { return may_go_first_; }
 
-  /// Its prompts have so many tokens.
-  /// @throws openai::api_error 429 when there are not so many left
-  void take_prompt(size_t num_tokens);
+  /// Charges the tokens of the prompts.
+  /// @throws openai::api_error 429 when fewer are left
+  void take_prompt(std::size_t num_tokens);
 
-  /// So many new tokens have come.
-  void generated(size_t num_tokens);
+  /// Charges new tokens.
+  void generated(std::size_t num_tokens);
 
  private:
   friend class key_usage;
   key_permit(key_usage& usage, std::shared_ptr<key_usage::account> account, std::string name);
 
   key_usage* usage_;
-  std::shared_ptr<key_usage::account> account_; ///< null where nothing is counted
+  std::shared_ptr<key_usage::account> account_; ///< null: nothing is counted
   std::string name_;
-  uint32_t weight_ = 1;
+  std::uint32_t weight_ = 1;
   bool may_go_first_ = true;
 };
 

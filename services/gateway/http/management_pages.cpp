@@ -1,7 +1,5 @@
 #include "services/gateway/http/management_pages.hpp"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "services/gateway/http/request_id.hpp"
@@ -14,14 +12,22 @@ namespace troupe::http {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> pages{"/health", "/metrics", "/ready", "/version"};
+/// Null: there is no such page.
+const route* page_at(const route_table& routes, std::string_view path) {
+  for (const route& known : routes)
+    if (known.path == path && !known.post && (known.who != callers::clients || path == "/version"))
+      return &known;
+  return nullptr;
+}
 
-/// A GET whose answer is kept, for handlers that send whole answers.
+/// A GET whose answer is kept, for endpoints that send whole answers.
 class kept_answer final : public exchange {
  public:
-  kept_answer(boost::asio::any_io_executor executor, std::string path) : executor_(std::move(executor)) {
+  kept_answer(boost::asio::any_io_executor executor, std::string path, std::string query)
+      : executor_(std::move(executor)) {
     incoming_.method = "GET";
     incoming_.path = std::move(path);
+    incoming_.query = std::move(query);
     incoming_.id = draw_request_id();
   }
 
@@ -67,20 +73,19 @@ class kept_answer final : public exchange {
 
 } // namespace
 
-boost::asio::awaitable<metrics::page> management_pages::answer(std::string path) {
+boost::asio::awaitable<metrics::page> management_pages::answer(std::string path, std::string query) {
   metrics::page result;
-  if (std::find(pages.begin(), pages.end(), path) == pages.end()) {
+  const route* where = page_at(routes_, path);
+  if (where == nullptr) {
     result.status = 404;
-    result.body = "try /health, /metrics, /ready or /version\n";
+    result.body = "try /health, /metrics, /ready, /version or /cluster\n";
     co_return result;
   }
-  std::string allow;
-  const route& where = find_route("GET", path, allow);
   const auto executor = co_await boost::asio::this_coro::executor;
-  kept_answer client{executor, std::move(path)};
-  co_await handle(client, shared_, where);
+  kept_answer client{executor, std::move(path), std::move(query)};
+  co_await handle(client, shared_, *where);
   response answer = client.take();
-  shared_.metrics->responded(where.path, answer.status);
+  shared_.metrics->responded(where->path, answer.status);
   result.status = answer.status;
   result.content_type = std::move(answer.content_type);
   result.body = std::move(answer.body);

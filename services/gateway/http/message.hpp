@@ -12,8 +12,9 @@ struct request {
   std::string path;        ///< percent-decoded, without query
   std::string query;       ///< as it was sent, without "?"
   std::string id;          ///< x-request-id, the client's or ours
-  std::string traceparent; ///< of W3C Trace Context; empty: none was sent that is valid
-  std::string key_name;    ///< of the API key that was sent; empty where none is needed
+  std::string traceparent; ///< of W3C Trace Context; empty: no valid one was sent
+  std::string accept;      ///< the header, as it was sent
+  std::string key_name;    ///< of the API key that was sent; empty: no known one was sent
   std::string body;
 };
 
@@ -24,7 +25,7 @@ struct response {
   std::string body;
   std::string content_type = "application/json";
   header_list headers;
-  std::string error{}; ///< what went wrong, for the log
+  std::string error{}; ///< for the log; empty: none
 };
 
 /// An answer in JSON.

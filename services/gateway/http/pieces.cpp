@@ -9,7 +9,7 @@ namespace troupe::http {
 
 namespace {
 
-/// Where the pool has no room for a piece.
+/// Pause before a retry, when the pool has no room for a piece.
 constexpr auto pause = std::chrono::milliseconds{100};
 
 } // namespace
@@ -21,9 +21,9 @@ task<std::string> text_in_pieces(exchange& client, background& work, std::functi
   while (!is_complete) {
     bool has_room = true;
     try {
-      // What the text is made from is accounted for elsewhere.
+      // The source of the text is accounted for elsewhere.
       is_complete = co_await work.run(0, [&] { return append(text); });
-    } catch (const background::too_busy&) {
+    } catch (const pool_too_busy&) {
       has_room = false;
     }
     if (has_room)

@@ -1,4 +1,4 @@
-// A long text that is put together on the pool, some of it at a time.
+// Puts a long text together on the pool, piece by piece.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,13 @@
 
 namespace troupe::http {
 
-/// About the bytes of a piece: some milliseconds of a thread.
-inline constexpr size_t piece_bytes = 256 << 10;
+/// Approximate size of a piece: some milliseconds of a thread.
+inline constexpr std::size_t piece_bytes = 256 << 10;
 
-/// Calls `append` on threads of the pool until it says that the text is complete. Between two calls other
-/// work has its turn.
-/// @param append    appends a piece; true: that was the last one. What it throws is thrown here
-/// @param deadline  for the pool to have room
-/// @throws openai::api_error 429 when it has none until then
+/// Calls `append` on threads of the pool until the text is complete. Other jobs run between two calls.
+/// @param append    appends a piece; true: it was the last one. Its exceptions are rethrown
+/// @param deadline  until the pool must have room
+/// @throws openai::api_error 429 when the pool has no room by then
 task<std::string> text_in_pieces(exchange& client, background& work, std::function<bool(std::string&)> append,
                                  std::chrono::steady_clock::time_point deadline);
 

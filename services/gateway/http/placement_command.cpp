@@ -42,7 +42,7 @@ const std::vector<action_form>& forms() {
 /// "a, b and c".
 std::string listed(const std::vector<std::string>& names) {
   std::string result;
-  for (size_t i = 0; i < names.size(); ++i)
+  for (std::size_t i = 0; i < names.size(); ++i)
     result += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + ("'" + names[i] + "'");
   return result;
 }
@@ -76,8 +76,9 @@ class required {
   required(const json& object, const std::string& path, std::string whose)
       : of_(object, path), whose_(std::move(whose)) {}
 
-  uint32_t number(const char* name, uint32_t least = 0) const {
-    return static_cast<uint32_t>(found(of_.integer(name, least, std::numeric_limits<uint32_t>::max()), name));
+  std::uint32_t number(const char* name, std::uint32_t least = 0) const {
+    return static_cast<std::uint32_t>(
+        found(of_.integer(name, least, std::numeric_limits<std::uint32_t>::max()), name));
   }
 
   std::string text(const char* name) const {

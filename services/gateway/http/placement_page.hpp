@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "actors/rebalancer/rebalancer_messages.hpp"
+#include "actors/protocol/rebalancer_messages.hpp"
 
 namespace troupe::http {
 
-/// What the rebalancer is doing.
+/// The state of the rebalancer.
 std::string placement_page(const rebalancer_status& status);
 
-/// What a command has begun, or would.
+/// The change that a command has begun, or would begin.
 std::string change_page(const placement_change& change, bool is_dry_run);
 
 } // namespace troupe::http

@@ -1,4 +1,4 @@
-// A rate by the minute, with a clock that the caller brings.
+// A rate per minute. The caller provides the time.
 #pragma once
 
 #include <chrono>
@@ -7,36 +7,36 @@
 
 namespace troupe::http {
 
-/// What may be used by the minute: it fills up evenly, to a minute's worth, which may be used at once.
+/// A token bucket: it fills evenly, up to the amount of one minute, which may be used at once.
 class token_bucket {
  public:
   using time_point = std::chrono::steady_clock::time_point;
   using seconds = std::chrono::duration<double>;
 
   /// @param per_minute  at least 1
-  token_bucket(uint64_t per_minute, time_point now)
+  token_bucket(std::uint64_t per_minute, time_point now)
       : per_minute_(per_minute), level_(num(per_minute)), at_(now) {}
 
-  uint64_t per_minute() const noexcept { return per_minute_; }
+  std::uint64_t per_minute() const noexcept { return per_minute_; }
 
-  /// Another rate; what is left stays, up to the new minute's worth.
-  void set_rate(uint64_t per_minute, time_point now);
+  /// Changes the rate. The rest stays, up to the new amount of a minute.
+  void set_rate(std::uint64_t per_minute, time_point now);
 
-  /// What is left; below 0 where more was charged than there was.
+  /// The rest; below 0 if more was charged than there was.
   double level(time_point now) const;
 
-  /// Uses so much, whether it is there or not.
-  void charge(uint64_t amount, time_point now);
+  /// Takes an amount, even if the rest is smaller.
+  void charge(std::uint64_t amount, time_point now);
 
-  /// Until so much is there; 0 when it is. Of more than a minute's worth: until the bucket is full.
-  seconds wait_for(uint64_t amount, time_point now) const;
+  /// Time until an amount is there; 0: it is there. For more than the bucket holds: until it is full.
+  seconds wait_for(std::uint64_t amount, time_point now) const;
 
  private:
-  static double num(uint64_t amount) { return static_cast<double>(amount); }
+  static double num(std::uint64_t amount) { return static_cast<double>(amount); }
 
-  uint64_t per_minute_;
+  std::uint64_t per_minute_;
   double level_;
-  time_point at_; ///< when it was so much
+  time_point at_; ///< time of the level
 };
 
 /// A duration as OpenAI writes it in `x-ratelimit-reset-…`: "6m0s", "1s", "250ms".

@@ -11,7 +11,7 @@ void recent_refusals::add(const std::string& key, const room_demand& wanted, con
   else if (found->second.until <= now)
     found->second = {now + holds_, wanted, error};
   else if (found->second.least.covers(wanted))
-    // The time is not prolonged: those that asked before it began would keep all others out.
+    // The time is not prolonged, or requests that asked before it began would keep all others out.
     found->second.least = wanted;
 }
 

@@ -1,4 +1,4 @@
-// Waits in a coroutine for one answer that comes by callback from another thread.
+// Lets a coroutine wait for one answer that a callback brings from another thread.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,7 @@
 
 namespace troupe::http {
 
-/// A place for one answer. The callback may come late, even when slot and executor are gone: then it does
-/// nothing.
+/// A place for one answer. A late callback does nothing, even if slot and executor are gone.
 template <class Answer>
 class reply_slot {
  public:
@@ -38,7 +37,7 @@ class reply_slot {
   reply_slot(const reply_slot&) = delete;
   reply_slot& operator=(const reply_slot&) = delete;
 
-  /// What to call with the answer, from any thread.
+  /// The function to call with the answer, from any thread.
   std::function<void(Answer)> callback() const {
     return [state = state_](Answer answer) {
       const std::lock_guard lock{state->mutex};
@@ -49,7 +48,7 @@ class reply_slot {
     };
   }
 
-  /// The answer, or nothing when there is none after `patience`.
+  /// The answer; empty: there is none after `patience`.
   task<std::optional<Answer>> wait(std::chrono::milliseconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     for (;;) {

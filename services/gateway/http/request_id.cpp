@@ -9,12 +9,12 @@ namespace troupe::http {
 std::string draw_request_id() {
   thread_local std::mt19937_64 source{[] {
     std::random_device seed;
-    return uint64_t{seed()} << 32 | seed();
+    return std::uint64_t{seed()} << 32 | seed();
   }()};
   constexpr char digits[] = "0123456789abcdef";
   std::string id;
   for (int half = 0; half < 2; ++half)
-    for (uint64_t bits = source(), i = 0; i < 16; ++i, bits >>= 4)
+    for (std::uint64_t bits = source(), i = 0; i < 16; ++i, bits >>= 4)
       id += digits[bits & 15];
   return id;
 }
@@ -28,11 +28,11 @@ bool is_sane_request_id(std::string_view id) {
 }
 
 bool is_valid_traceparent(std::string_view text) {
-  constexpr size_t length = 55; // 2 + 1 + 32 + 1 + 16 + 1 + 2
+  constexpr std::size_t length = 55; // 2 + 1 + 32 + 1 + 16 + 1 + 2
   if (text.size() < length || text.size() > 128)
     return false;
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  for (size_t i = 0; i < length; ++i)
+  for (std::size_t i = 0; i < length; ++i)
     if (i == 2 || i == 35 || i == 52 ? text[i] != '-' : !is_hex(text[i]))
       return false;
   const auto is_zero = [](std::string_view id) {
@@ -43,7 +43,7 @@ bool is_valid_traceparent(std::string_view text) {
   const std::string_view rest = text.substr(length);
   if (text.starts_with("00"))
     return rest.empty();
-  // Later versions may say more, behind a dash.
+  // Later versions may append more, after a dash.
   return rest.empty() || (rest.front() == '-' && std::all_of(rest.begin(), rest.end(), [&](char c) {
                             return c == '-' || is_hex(c);
                           }));

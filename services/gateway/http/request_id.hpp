@@ -1,4 +1,4 @@
-// The name a request has in headers, bodies and logs.
+// The id of a request in headers, bodies and logs.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace troupe::http {
 
-/// A random one: 32 hexadecimal digits.
+/// A random id: 32 hexadecimal digits.
 std::string draw_request_id();
 
-/// Whether the client's own may be used: 1 to 128 letters, digits and ". _ : -".
+/// The id that a client sent may be used: it has 1 to 128 letters, digits and ". _ : -".
 bool is_sane_request_id(std::string_view id);
 
-/// Whether a header `traceparent` of W3C Trace Context (level 1) may be passed on: version, trace id, parent
-/// id and flags in lower-case hexadecimal, no id of zeros alone, and nothing behind them in version 00.
+/// A header `traceparent` of W3C Trace Context (level 1) is valid: version, trace id, parent id and flags in
+/// lower-case hexadecimal, no id that is all zeros, and nothing after them in version 00.
 bool is_valid_traceparent(std::string_view text);
 
 } // namespace troupe::http

@@ -6,7 +6,7 @@ namespace troupe::http {
 
 namespace {
 
-/// Takes a scheme off the front, in any case. @returns false when there is another one, or none
+/// Removes a scheme, in any case, from the front. @returns false when there is another one, or none
 bool take_scheme(std::string_view& target, std::string_view scheme) {
   const auto same = [](char sent, char known) {
     return (sent >= 'A' && sent <= 'Z' ? sent | 0x20 : sent) == known;
@@ -23,7 +23,7 @@ bool take_scheme(std::string_view& target, std::string_view scheme) {
 
 std::string_view path_of_target(std::string_view target) {
   if (take_scheme(target, "http://") || take_scheme(target, "https://")) {
-    const size_t authority = std::min(target.find_first_of("/?"), target.size());
+    const std::size_t authority = std::min(target.find_first_of("/?"), target.size());
     if (authority == 0)
       return {};
     target.remove_prefix(authority);
@@ -33,8 +33,19 @@ std::string_view path_of_target(std::string_view target) {
   return target.substr(0, target.find('?'));
 }
 
+std::string canonical_path(std::string path) {
+  path.erase(std::unique(path.begin(), path.end(), [](char a, char b) { return a == '/' && b == '/'; }),
+             path.end());
+  if (path.size() > 1 && path.ends_with('/'))
+    path.pop_back();
+  for (const std::string_view known : {"/chat/completions", "/completions", "/models"})
+    if (path == known || (path.starts_with(known) && path[known.size()] == '/'))
+      return "/v1" + path;
+  return path;
+}
+
 std::string_view query_of_target(std::string_view target) {
-  const size_t mark = target.find('?');
+  const std::size_t mark = target.find('?');
   return mark == std::string_view::npos ? std::string_view{} : target.substr(mark + 1);
 }
 
@@ -42,7 +53,7 @@ std::optional<std::string_view> parameter_of(std::string_view query, std::string
   while (!query.empty()) {
     const std::string_view one = query.substr(0, query.find('&'));
     query.remove_prefix(std::min(one.size() + 1, query.size()));
-    const size_t equals = std::min(one.find('='), one.size());
+    const std::size_t equals = std::min(one.find('='), one.size());
     if (one.substr(0, equals) == name)
       return one.substr(std::min(equals + 1, one.size()));
   }
@@ -57,7 +68,7 @@ bool percent_decode(std::string_view encoded, std::string& decoded) {
     return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
   };
   decoded.clear();
-  for (size_t i = 0; i < encoded.size(); ++i) {
+  for (std::size_t i = 0; i < encoded.size(); ++i) {
     if (encoded[i] != '%') {
       decoded += encoded[i];
       continue;

@@ -1,42 +1,16 @@
 #include "services/gateway/http/routes.hpp"
 
-#include "services/gateway/http/placement_command.hpp"
-#include "services/gateway/http/trace_page.hpp"
-#include "services/gateway/openai/api_error.hpp"
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "services/gateway/text/work_limit.hpp"
 
 namespace troupe::http {
 
 using openai::api_error;
 
 namespace {
-
-constexpr bool get = false;
-constexpr bool post = true;
-constexpr bool with_key = false;
-constexpr bool open = true;
-
-template <page_function Page>
-task<void> send_page(exchange& client, api& shared) {
-  co_await client.send(Page(client.incoming(), shared));
-}
-
-constexpr route routes[] = {
-    {"/cluster", get_cluster, get, with_key},
-    {"/cluster/history", get_history, get, with_key},
-    {"/cluster/placement", get_placement, get, with_key},
-    {"/cluster/placement", post_placement, post, with_key, max_placement_command_bytes},
-    {"/cluster/trace", post_trace, post, with_key, max_trace_command_bytes},
-    {"/detokenize", post_detokenize, post, with_key},
-    {"/health", send_page<get_health>, get, open},
-    {"/metrics", send_page<get_metrics>, get, open},
-    {"/ready", get_ready, get, open},
-    {"/tokenize", post_tokenize, post, with_key},
-    {"/v1/chat/completions", post_chat_completions, post, with_key},
-    {"/v1/completions", post_completions, post, with_key},
-    {"/v1/models", send_page<get_models>, get, with_key},
-    {"/v1/models/", send_page<get_model>, get, with_key},
-    {"/version", send_page<get_version>, get, with_key},
-};
 
 bool leads_to(const route& known, std::string_view path) {
   const std::string_view start = known.path;
@@ -45,12 +19,8 @@ bool leads_to(const route& known, std::string_view path) {
 
 } // namespace
 
-std::span<const route> all_routes() {
-  return routes;
-}
-
-const route& find_route(std::string_view method, std::string_view path, std::string& allow) {
-  for (const route& known : routes) {
+const route& route_table::find(std::string_view method, std::string_view path, std::string& allow) const {
+  for (const route& known : routes_) {
     if (!leads_to(known, path))
       continue;
     allow += std::string(allow.empty() ? "" : ", ") + (known.post ? "POST" : "GET, HEAD");
@@ -64,6 +34,21 @@ const route& find_route(std::string_view method, std::string_view path, std::str
                     {}, "method_not_allowed");
   throw api_error(404, "invalid_request_error",
                   "Unknown request URL: " + std::string(method) + " " + std::string(path), {}, "unknown_url");
+}
+
+task<void> handle(exchange& client, api& shared, const route& where) {
+  std::optional<response> refusal;
+  try {
+    co_await where.answer(client, shared);
+  } catch (const text::work_cancelled&) { // the client is gone
+    shared.metrics->client_gone(client.too_slow());
+  } catch (const std::exception&) {
+    refusal = answer_to_exception(shared);
+  }
+  // An endpoint that failed may have left a watch that calls into it.
+  co_await client.unwatch();
+  if (refusal)
+    co_await client.send(std::move(*refusal));
 }
 
 } // namespace troupe::http

@@ -1,11 +1,11 @@
-// Text work for one client: it ends with the client.
+// Text work for one client, which is cancelled when the client leaves.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <optional>
 
-#include "actors/error.hpp"
+#include "actors/protocol/error.hpp"
 #include "services/gateway/http/api.hpp"
 #include "services/gateway/http/background.hpp"
 #include "services/gateway/http/error_status.hpp"
@@ -13,12 +13,11 @@
 
 namespace troupe::http {
 
-/// background::run for a client: where it goes away, or the server has waited for it as long as it will, the
-/// job is cancelled.
-/// @throws text::work_cancelled when the client has gone; api_error 503 when the server stops; what `work`
-/// and background::run throw
+/// As background::run. Cancels the job if the client leaves, or if the server stops and its patience is over.
+/// @throws text::work_cancelled when the client has gone; api_error 503 when the server stops; the
+/// exceptions of `work` and background::run
 template <class Work>
-task<std::invoke_result_t<Work>> run_for(exchange& client, api& shared, size_t num_bytes, Work work) {
+task<std::invoke_result_t<Work>> run_for(exchange& client, api& shared, std::size_t num_bytes, Work work) {
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   client.watch([&client, &pool = shared.work, cancelled] {
     if (client.gone() || client.time_is_up())
@@ -28,7 +27,7 @@ task<std::invoke_result_t<Work>> run_for(exchange& client, api& shared, size_t n
   try {
     auto done = co_await shared.work.run(num_bytes, std::move(work), cancelled);
     result.emplace(std::move(done));
-  } catch (const text::work_cancelled&) { // below is told why
+  } catch (const text::work_cancelled&) { // the reason follows
   }
   co_await client.unwatch();
   if (client.gone())

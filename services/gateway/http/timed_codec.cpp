@@ -7,7 +7,7 @@ namespace troupe::http {
 
 namespace {
 
-/// Tells its lifetime.
+/// Reports its lifetime.
 class stopwatch {
  public:
   using teller = void (gateway_metrics::*)(gateway_metrics::seconds);
@@ -30,7 +30,7 @@ class timed final : public openai::text_codec {
   timed(std::shared_ptr<const openai::text_codec> inner, std::shared_ptr<gateway_metrics> metrics)
       : inner_(std::move(inner)), metrics_(std::move(metrics)) {}
 
-  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override {
+  std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const override {
     const stopwatch running{*metrics_, &gateway_metrics::tokenized};
     return inner_->encode(text, add_special_tokens);
   }
@@ -40,24 +40,24 @@ class timed final : public openai::text_codec {
     return inner_->render(request);
   }
 
-  size_t fewest_tokens(std::string_view text) const override { return inner_->fewest_tokens(text); }
+  std::size_t fewest_tokens(std::string_view text) const override { return inner_->fewest_tokens(text); }
 
-  std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override {
+  std::string decode(std::span<const std::int32_t> tokens, bool skip_special_tokens) const override {
     return inner_->decode(tokens, skip_special_tokens);
   }
 
   std::unique_ptr<openai::text_stream> stream(bool skip_special_tokens,
-                                              std::span<const int32_t> before) const override {
+                                              std::span<const std::int32_t> before) const override {
     return inner_->stream(skip_special_tokens, before);
   }
 
-  std::string token_text(int32_t token) const override { return inner_->token_text(token); }
+  std::string token_text(std::int32_t token) const override { return inner_->token_text(token); }
 
-  std::string token_bytes(int32_t token) const override { return inner_->token_bytes(token); }
+  std::string token_bytes(std::int32_t token) const override { return inner_->token_bytes(token); }
 
-  std::string token_entry(int32_t token) const override { return inner_->token_entry(token); }
+  std::string token_entry(std::int32_t token) const override { return inner_->token_entry(token); }
 
-  int32_t vocab_size() const override { return inner_->vocab_size(); }
+  std::int32_t vocab_size() const override { return inner_->vocab_size(); }
 
   bool has_chat_template() const override { return inner_->has_chat_template(); }
 

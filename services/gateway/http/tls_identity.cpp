@@ -21,12 +21,12 @@ namespace {
 
 using std::chrono::system_clock;
 
-/// Certificates are renewed some weeks before they expire: one that is not by then has been forgotten.
+/// Certificates are renewed some weeks before they expire: after this time it seems forgotten.
 constexpr auto warn_before = std::chrono::hours{24 * 14};
-/// A PEM file of a chain has a few KiB.
-constexpr size_t max_file_bytes = 1 << 20;
+/// Larger than any PEM file of a chain, which has a few KiB.
+constexpr std::size_t max_file_bytes = 1 << 20;
 
-/// Of TLS 1.2; those of 1.3 all have forward secrecy and authenticated encryption.
+/// Ciphers of TLS 1.2. All ciphers of 1.3 have forward secrecy and authenticated encryption.
 constexpr const char* ciphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 struct openssl_deleter {
@@ -45,7 +45,7 @@ option_error wrong(const char* flag, const std::filesystem::path& file, const st
   return option_error(std::string("--") + flag + ": " + file.string() + " " + what);
 }
 
-/// Why OpenSSL's last call failed.
+/// The error of the last call of OpenSSL.
 std::string openssl_reason() {
   const unsigned long code = ERR_peek_last_error();
   const char* reason = ERR_reason_error_string(code);
@@ -62,7 +62,7 @@ std::string read_pem(const char* flag, const std::filesystem::path& file) {
   if (!in.is_open() || in.bad())
     throw wrong(flag, file,
                 std::string("cannot be read") + (errno == 0 ? "" : std::string(": ") + std::strerror(errno)));
-  text.resize(static_cast<size_t>(in.gcount()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
   if (text.size() > max_file_bytes)
     throw wrong(flag, file, "is larger than 1 MiB: it is no PEM file of a certificate or key");
   return text;
@@ -94,7 +94,7 @@ std::vector<certificate> read_chain(const std::filesystem::path& file) {
   return chain;
 }
 
-/// Instead of OpenSSL's question at the terminal.
+/// Replaces OpenSSL's prompt at the terminal.
 int note_passphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -131,10 +131,10 @@ std::string text_of(const X509_NAME* name) {
   X509_NAME_print_ex(out.get(), name, 0, XN_FLAG_ONELINE & ~ASN1_STRFLGS_ESC_MSB);
   char* text = nullptr;
   const long size = BIO_get_mem_data(out.get(), &text);
-  return size > 0 ? std::string(text, static_cast<size_t>(size)) : "no subject";
+  return size > 0 ? std::string(text, static_cast<std::size_t>(size)) : "no subject";
 }
 
-/// Clients that offer protocols must offer HTTP/1.1 (RFC 7301); those that offer none are not asked.
+/// Clients that offer protocols must offer HTTP/1.1 (RFC 7301); clients may offer none.
 int select_protocol(SSL*, const unsigned char** chosen, unsigned char* chosen_size,
                     const unsigned char* offered, unsigned int offered_size, void*) {
   static constexpr unsigned char served[] = "\x08http/1.1";
@@ -149,7 +149,7 @@ int select_protocol(SSL*, const unsigned char** chosen, unsigned char* chosen_si
 void set_rules(SSL_CTX* context) {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_cipher_list(context, ciphers);
-  // A client could have the server compute handshakes on and on within one connection.
+  // Otherwise a client could make the server compute handshakes endlessly within one connection.
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF); // tickets hold what resumption needs
   SSL_CTX_set_alpn_select_cb(context, select_protocol, nullptr);
@@ -186,7 +186,7 @@ std::shared_ptr<const tls_identity> tls_identity::load(const std::filesystem::pa
   SSL_CTX* context = result->context_->native_handle();
   set_rules(context);
   bool taken = SSL_CTX_use_certificate(context, own) == 1;
-  for (size_t i = 1; taken && i < chain.size(); ++i)
+  for (std::size_t i = 1; taken && i < chain.size(); ++i)
     taken = SSL_CTX_add1_chain_cert(context, chain[i].get()) == 1;
   if (!taken || SSL_CTX_use_PrivateKey(context, key.get()) != 1)
     throw wrong("tls-cert-file", certificate_file,

@@ -1,4 +1,4 @@
-// What a server shows of itself in TLS handshakes.
+// The certificate of a server, and its settings of TLS.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,13 @@ class context;
 
 namespace troupe::http {
 
-/// A certificate with its chain and private key, and what is agreed to with clients: TLS 1.2 or 1.3, ciphers
-/// with forward secrecy and authentication of the data, HTTP/1.1 by ALPN.
+/// A certificate with its chain and private key. Accepts TLS 1.2 and 1.3, ciphers with forward secrecy and
+/// authenticated encryption, and HTTP/1.1 by ALPN.
 class tls_identity {
  public:
-  /// Reads PEM files: the server's certificate with those between it and the root behind it, and its private
-  /// key.
-  /// @throws option_error that names flag and file when one cannot be read, is malformed or does not belong
-  /// to the other, or when other users can read the key
+  /// Reads PEM files: the server's certificate followed by intermediate ones, and its private key.
+  /// @throws option_error naming flag and file when a file cannot be read or is malformed, when the two do
+  /// not belong together, or when other users can read the key
   static std::shared_ptr<const tls_identity> load(const std::filesystem::path& certificate_file,
                                                   const std::filesystem::path& key_file);
 
@@ -27,10 +26,10 @@ class tls_identity {
   tls_identity(const tls_identity&) = delete;
   tls_identity& operator=(const tls_identity&) = delete;
 
-  /// For new connections, from any thread; what they have of it outlives this.
+  /// The context for new connections, from any thread. Connections keep what they use of it.
   boost::asio::ssl::context& context() const { return *context_; }
 
-  /// Of the certificate: "CN = gateway.example".
+  /// Subject of the certificate: "CN = gateway.example".
   const std::string& subject() const { return subject_; }
 
   std::chrono::system_clock::time_point not_before() const { return not_before_; }
@@ -39,11 +38,10 @@ class tls_identity {
 
   bool has_expired(std::chrono::system_clock::time_point now) const { return now >= not_after_; }
 
-  /// Subject and end, for the log.
+  /// Subject and end of validity, for the log.
   std::string description() const;
 
-  /// What an operator must be warned of: that the certificate is not valid now, or not for another 14 days.
-  /// Empty: nothing.
+  /// A warning if the certificate is not valid now or expires within 14 days; empty: none.
   std::string warning(std::chrono::system_clock::time_point now) const;
 
  private:

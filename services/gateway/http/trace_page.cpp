@@ -33,8 +33,8 @@ trace_command parse_trace_command(std::string_view body) {
       throw invalid_request("'sample' goes with the action 'start' only", "sample", "invalid_value");
     return {0};
   }
-  return {
-      std::max(uint32_t{1}, static_cast<uint32_t>(std::lround(sample.value_or(default_sample) * million)))};
+  return {std::max(std::uint32_t{1},
+                   static_cast<std::uint32_t>(std::lround(sample.value_or(default_sample) * million)))};
 }
 
 std::string trace_receipt_page(const trace_receipt& receipt) {

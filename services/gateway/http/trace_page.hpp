@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "actors/cluster/trace_messages.hpp"
+#include "actors/protocol/trace_messages.hpp"
 
 namespace troupe::http {
 
-inline constexpr size_t max_trace_command_bytes = 4096;
+inline constexpr std::size_t max_trace_command_bytes = 4096;
 
 /// {"action": "start", "sample": 0.01} or {"action": "stop"}.
 /// @throws openai::api_error 400 for anything else

@@ -1,4 +1,4 @@
-// How large an answer can become, and that it does not.
+// Bounds the size of an answer.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,19 @@
 
 namespace troupe::openai {
 
-/// Bytes of JSON that a new token takes in an answer, by a token of some letters.
-size_t bytes_per_token(const generation_options& options, bool chat);
+/// Estimated bytes of JSON for one new token.
+std::size_t bytes_per_token(const generation_options& options, bool chat);
 
-/// Keeps an answer that does not stream within `max_bytes`, before anything is computed. Where the request
-/// leaves the number of new tokens open there are no more of them than fit.
-/// @throws api_error 400 when the answer could have more
-void limit_answer(generation_plan& plan, size_t max_bytes);
+/// Keeps a non-streaming answer within `max_bytes`, before anything is computed. If the request leaves the
+/// number of new tokens open, reduces it to what fits.
+/// @throws api_error 400  the requested answer could be larger
+void limit_answer(generation_plan& plan, std::size_t max_bytes);
 
-/// Memory that this takes while an answer is gathered.
-size_t bytes_of(const choice_delta& gained);
-size_t bytes_of(const std::vector<generated_token>& tokens);
+/// Memory of `gained` while an answer is collected.
+std::size_t bytes_of(const choice_delta& gained);
+std::size_t bytes_of(const std::vector<generated_token>& tokens);
 
-/// What a request is told whose answer has become too large all the same: its tokens were long ones.
-api_error answer_too_large(size_t max_bytes);
+/// The error for an answer that exceeded the bound although the estimate did not: its tokens were long.
+api_error answer_too_large(std::size_t max_bytes);
 
 } // namespace troupe::openai

@@ -33,7 +33,7 @@ std::string error_body(const api_error& error) {
   inner["code"] = text_or_null(error.code);
   nlohmann::ordered_json body;
   body["error"] = std::move(inner);
-  // Messages may quote what the client sent, malformed UTF-8 included.
+  // Messages may quote malformed UTF-8 from the client.
   return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

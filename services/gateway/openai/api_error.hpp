@@ -1,4 +1,4 @@
-// A refusal, in the form that OpenAI's clients understand.
+// Errors in the form that OpenAI's clients understand.
 #pragma once
 
 #include <stdexcept>
@@ -6,8 +6,8 @@
 
 namespace troupe::openai {
 
-/// What the client did wrong, or what the server cannot do (now). Thrown while a request is read and rendered
-/// once, at the edge.
+/// A fault of the client, or something that the server cannot do (now). Thrown while a request is read, and
+/// rendered once, at the edge.
 class api_error : public std::runtime_error {
  public:
   api_error(unsigned http_status, std::string error_type, const std::string& message,
@@ -22,7 +22,7 @@ class api_error : public std::runtime_error {
 
 /// 400: the request is malformed or out of range.
 api_error invalid_request(const std::string& message, std::string param = {}, std::string code = {});
-/// 422: the request is well formed and asks for a feature of the API that is not served here.
+/// 422: the request is well formed but asks for a feature of the API that this server lacks.
 api_error unsupported(const std::string& message, std::string param);
 
 /// `{"error":{"message","type","param","code"}}`.

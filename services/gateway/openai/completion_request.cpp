@@ -18,7 +18,7 @@ prompt_input text_prompt(const json& text) {
 }
 
 /// @param name  "prompt", or "prompt[2]" of a list
-prompt_input token_prompt(const json& ids, const std::string& name, int32_t vocab_size) {
+prompt_input token_prompt(const json& ids, const std::string& name, std::int32_t vocab_size) {
   prompt_input result;
   result.tokens = parse_token_ids(ids, name, vocab_size);
   if (result.tokens.empty())
@@ -75,8 +75,9 @@ completion_request parse_completion_request(std::string_view body, const request
   options.add_special_tokens = in.boolean("add_special_tokens").value_or(true);
   options.echo = in.boolean("echo").value_or(false);
   if (const auto wanted = in.integer("logprobs", 0, max_logprobs))
-    options.logprobs = static_cast<int32_t>(*wanted);
+    options.logprobs = static_cast<std::int32_t>(*wanted);
   options.max_tokens = parse_token_count(in, "max_tokens", 0);
+  options.unlimited = is_unlimited(in, "max_tokens");
   if (options.max_tokens == 0 && !options.echo)
     throw invalid_request("'max_tokens' must be at least 1 unless 'echo' is true", "max_tokens",
                           "invalid_value");

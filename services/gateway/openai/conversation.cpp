@@ -14,10 +14,9 @@ namespace troupe::openai {
 
 namespace {
 
-/// Text parts joined by line feeds, as vLLM joins them for templates that take strings.
-std::string join_parts(const json& parts, const std::string& name) {
-  std::string result;
-  bool first = true;
+/// The parts of a content in the form for templates: each has the type `text`.
+json text_parts(const json& parts, const std::string& name) {
+  json result = json::array();
   for (const json& part : parts) {
     if (!part.is_object())
       throw invalid_request("'" + name + "' must hold objects, not " + kind_of(part), name, "invalid_type");
@@ -29,10 +28,7 @@ std::string join_parts(const json& parts, const std::string& name) {
     if (!text)
       throw invalid_request("'" + name + "." + type + "' is required", name + "." + type,
                             "missing_required_parameter");
-    if (!first)
-      result += '\n';
-    result += *text;
-    first = false;
+    result.push_back({{"type", "text"}, {"text", *text}});
   }
   return result;
 }
@@ -42,7 +38,7 @@ bool is_empty(const json& value) {
          || (value.is_structured() && value.empty());
 }
 
-/// Clients write optional members out as null, "" or []; to a template a member is there or not.
+/// Removes optional members that are null, "" or []: clients write them, but templates test for presence.
 void drop_empty_members(json& object, std::initializer_list<std::string_view> required) {
   for (auto member = object.begin(); member != object.end();) {
     const bool kept = std::find(required.begin(), required.end(), member.key()) != required.end();
@@ -50,7 +46,7 @@ void drop_empty_members(json& object, std::initializer_list<std::string_view> re
   }
 }
 
-/// What the text of a call's arguments says; nothing when that is no object.
+/// The object in the text of a call's arguments; empty if the text is no object.
 std::optional<json> parse_arguments(const std::string& text) {
   try {
     return parse_body(text);
@@ -59,8 +55,8 @@ std::optional<json> parse_arguments(const std::string& text) {
   }
 }
 
-/// OpenAI sends the arguments of a call as JSON text, and templates want the object. A model may have written
-/// text that is none, and the conversation goes on: the template gets an empty one, as with vLLM.
+/// OpenAI sends the arguments of a call as JSON text, and templates want the object. For text that is none,
+/// as models sometimes write, the template gets an empty object and the conversation continues, as with vLLM.
 void open_arguments(json& function, const std::string& name, std::vector<std::string>& replaced) {
   json& arguments = function["arguments"];
   if (arguments.is_object())
@@ -75,7 +71,7 @@ void open_arguments(json& function, const std::string& name, std::vector<std::st
 void normalize_calls(json& calls, const std::string& name, std::vector<std::string>& replaced) {
   if (!calls.is_array())
     throw invalid_request("'" + name + "' must be an array, not " + kind_of(calls), name, "invalid_type");
-  for (size_t i = 0; i < calls.size(); ++i) {
+  for (std::size_t i = 0; i < calls.size(); ++i) {
     json& call = calls[i];
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
       throw invalid_request("'" + name + "' must hold objects with a 'function'", name, "invalid_value");
@@ -96,9 +92,9 @@ void normalize(json& message, const std::string& name, std::vector<std::string>&
     if (*in.string("role") != "assistant")
       throw invalid_request("'" + name + ".content' is required", name + ".content",
                             "missing_required_parameter");
-    message["content"] = ""; // what comes with calls of tools; templates write `None`, or fail
+    message["content"] = ""; // as in messages with tool calls; templates would write `None`, or fail
   } else if (content->is_array()) {
-    *content = join_parts(*content, name + ".content");
+    *content = text_parts(*content, name + ".content");
   } else if (!content->is_string()) {
     throw invalid_request("'" + name + ".content' must be a string or an array of parts, not "
                               + kind_of(*content),
@@ -108,7 +104,7 @@ void normalize(json& message, const std::string& name, std::vector<std::string>&
     normalize_calls(*calls, name + ".tool_calls", replaced);
 }
 
-/// How the prompt ends: with the opening of an answer, or within the last message.
+/// Determines how the prompt ends: with the opening of an answer, or within the last message.
 void parse_ending(const fields& body, json& messages, conversation& result) {
   result.continue_final_message = body.boolean("continue_final_message").value_or(false);
   result.add_generation_prompt =
@@ -118,11 +114,14 @@ void parse_ending(const fields& body, json& messages, conversation& result) {
   if (result.add_generation_prompt)
     throw invalid_request("'continue_final_message' and 'add_generation_prompt' cannot both be true",
                           "continue_final_message", "invalid_value");
-  json& last = messages.back()["content"]; // text, as `normalize` has left it
-  last = last.get<std::string>() + std::string(continuation_mark);
+  json& last = messages.back()["content"]; // text or parts, after `normalize`
+  if (last.is_array() && last.empty())
+    last = "";
+  json& text = last.is_array() ? last.back()["text"] : last;
+  text = text.get<std::string>() + std::string(continuation_mark);
 }
 
-/// What templates may ask for by name, beside the messages and tools.
+/// The variables of templates besides messages and tools.
 json template_variables(const fields& body) {
   static constexpr std::string_view efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
   json extra = json::object();
@@ -139,22 +138,25 @@ json template_variables(const fields& body) {
   }
   for (const char* name : {"enable_thinking", "thinking"})
     if (const json* value = body.find(name)) {
-      if (!value->is_boolean())
-        throw unsupported(std::string("'") + name + "' is supported as true and false", name);
-      extra[name] = *value;
+      static const json disabled = {{"type", "disabled"}}; // Anthropic's and DeepSeek's form
+      if (!value->is_boolean() && *value != disabled)
+        throw unsupported(std::string("'") + name
+                              + "' is supported as true and false, and as {\"type\": \"disabled\"}",
+                          name);
+      extra[name] = value->is_boolean() && value->get<bool>();
     }
   return extra;
 }
 
-/// Of a request's own template. It is compiled for this request alone, and the largest that models come with
-/// are some tens of KiB.
-constexpr size_t max_template_bytes = 1 << 20;
+/// Bound of a request's own template, which is compiled for this request alone. The largest published ones
+/// have some tens of KiB.
+constexpr std::size_t max_template_bytes = 1 << 20;
 
-/// The request's own template, which the operator has to allow: it is a program that runs here.
+/// The request's own template, which the operator must allow: it is a program that runs here.
 std::string parse_chat_template(const fields& body, json& extra, const request_limits& limits) {
   auto sent = body.string("chat_template");
   const char* name = "chat_template";
-  if (const auto inner = extra.find(name); inner != extra.end()) { // where transformers takes it, too
+  if (const auto inner = extra.find(name); inner != extra.end()) { // transformers accepts it there, too
     if (!sent && !inner->is_null()) {
       sent = fields{extra, "chat_template_kwargs."}.string(name);
       name = "chat_template_kwargs.chat_template";
@@ -187,23 +189,23 @@ conversation parse_conversation(const fields& body, const request_limits& limits
     throw invalid_request("'messages' must not be empty", "messages", "invalid_value");
   conversation result;
   json messages = *sent;
-  for (size_t i = 0; i < messages.size(); ++i)
+  for (std::size_t i = 0; i < messages.size(); ++i)
     normalize(messages[i], "messages[" + std::to_string(i) + "]", result.replaced_arguments);
 
   parse_ending(body, messages, result);
-  result.messages = messages.dump();
+  result.messages = dump_exactly(messages);
   if (const json* tools = body.array("tools"); tools != nullptr && !tools->empty()) {
     for (const json& tool : *tools)
       if (!tool.is_object())
         throw invalid_request(std::string("'tools' must hold objects, not ") + kind_of(tool), "tools",
                               "invalid_type");
     if (const json* choice = body.find("tool_choice"); choice == nullptr || *choice != "none")
-      result.tools = tools->dump();
+      result.tools = dump_exactly(*tools);
   }
   json extra = template_variables(body);
   result.chat_template = parse_chat_template(body, extra, limits);
   if (!extra.empty())
-    result.extra = extra.dump();
+    result.extra = dump_exactly(extra);
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "services/gateway/openai/fields.hpp"
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -18,20 +19,20 @@ namespace {
 constexpr int max_depth = 64;
 
 /// The parser looks for each member among those before it: about a tenth of a second of that.
-constexpr size_t max_comparisons = size_t{1} << 25;
+constexpr std::size_t max_comparisons = std::size_t{1} << 25;
 
 /// What parsing `body` would take; strings are skipped, validity is the parser's business.
 struct extent {
   int depth = 0;
-  size_t comparisons = 0;
+  std::size_t comparisons = 0;
 };
 
 extent extent_of(std::string_view body) {
   extent result;
-  size_t members[max_depth + 1] = {}; // of the objects that are open, by their depth
+  std::size_t members[max_depth + 1] = {}; // of the objects that are open, by their depth
   int depth = 0;
   bool in_string = false;
-  for (size_t i = 0; i < body.size(); ++i) {
+  for (std::size_t i = 0; i < body.size(); ++i) {
     const char c = body[i];
     if (in_string) {
       if (c == '\\')
@@ -57,6 +58,38 @@ api_error wrong_type(const std::string& name, const char* wanted, const json& go
   return invalid_request("'" + name + "' must be " + wanted + ", not " + kind_of(got), name, "invalid_type");
 }
 
+/// Builds what nlohmann's own parser builds, but that integers beyond 64 bits keep their digits. JSON text
+/// has no bytes of its own, so a value of bytes is such an integer.
+class exact_parser : public nlohmann::detail::json_sax_dom_parser<json> {
+ public:
+  using json_sax_dom_parser::json_sax_dom_parser;
+
+  bool number_float(double value, const std::string& text) {
+    if (text.find_first_not_of("-0123456789") != std::string::npos)
+      return json_sax_dom_parser::number_float(value, text);
+    json::binary_t digits{{text.begin(), text.end()}};
+    return binary(digits);
+  }
+};
+
+std::string digits_of(const json& wide) {
+  const auto& bytes = wide.get_binary();
+  return {bytes.begin(), bytes.end()};
+}
+
+/// `value` with its wide integers as strings that `dump_exactly` finds again. No text of a client's is like
+/// them by chance.
+constexpr std::string_view wide_mark = "\x01integer:";
+constexpr std::string_view dumped_mark = "\"\\u0001integer:";
+
+void mark_wide_integers(json& value) {
+  if (value.is_binary())
+    value = std::string(wide_mark) + digits_of(value);
+  else if (value.is_structured())
+    for (json& inner : value)
+      mark_wide_integers(inner);
+}
+
 std::string plain(double value) {
   std::ostringstream out;
   out.precision(std::numeric_limits<float>::max_digits10);
@@ -74,17 +107,38 @@ json parse_body(std::string_view body) {
     throw invalid_request("the JSON body holds objects with too many members");
   json parsed;
   try {
-    parsed = json::parse(body);
+    exact_parser building{parsed};
+    json::sax_parse(body, &building);
   } catch (const json::exception& e) {
     // The library's own prefix, "[json.exception.parse_error.101] ", says nothing to a client.
     std::string text = e.what();
-    if (const size_t end = text.find("] "); end != std::string::npos)
+    if (const std::size_t end = text.find("] "); end != std::string::npos)
       text.erase(0, end + 2);
     throw invalid_request("the body is not valid JSON: " + text);
   }
   if (!parsed.is_object())
     throw invalid_request(std::string("the body must be a JSON object, not ") + kind_of(parsed));
   return parsed;
+}
+
+std::string dump_exactly(json value) {
+  mark_wide_integers(value);
+  std::string text = value.dump();
+  for (std::size_t at = 0; (at = text.find(dumped_mark, at)) != std::string::npos;) {
+    const std::size_t digits = at + dumped_mark.size();
+    const std::size_t end = text.find_first_not_of("-0123456789", digits);
+    if (text[end] == '"' && end > digits) {
+      text.erase(end, 1);
+      text.erase(at, dumped_mark.size());
+    } else { // a client's own text
+      at = end;
+    }
+  }
+  return text;
+}
+
+std::string shown(const json& value) {
+  return value.is_binary() ? digits_of(value) : value.dump();
 }
 
 const char* kind_of(const json& value) {
@@ -106,27 +160,29 @@ const char* kind_of(const json& value) {
   }
 }
 
-int64_t to_integer(const json& value, const std::string& name, int64_t least, int64_t most) {
+std::int64_t to_integer(const json& value, const std::string& name, std::int64_t least, std::int64_t most) {
   const auto out_of_range = [&] {
     return invalid_request("'" + name + "' must be between " + std::to_string(least) + " and "
-                               + std::to_string(most) + ", got " + value.dump(),
+                               + std::to_string(most) + ", got " + shown(value),
                            name, "invalid_value");
   };
-  int64_t result = 0;
+  if (value.is_binary())
+    throw out_of_range();
+  std::int64_t result = 0;
   if (value.is_number_unsigned()) {
-    const auto wide = value.get<uint64_t>();
-    if (wide > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    const auto wide = value.get<std::uint64_t>();
+    if (wide > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
       throw out_of_range();
-    result = static_cast<int64_t>(wide);
+    result = static_cast<std::int64_t>(wide);
   } else if (value.is_number_integer()) {
-    result = value.get<int64_t>();
+    result = value.get<std::int64_t>();
   } else if (value.is_number_float()) {
     const auto real = value.get<double>();
     if (real != std::floor(real))
       throw wrong_type(name, "an integer", value);
     if (std::abs(real) > 0x1p53)
       throw out_of_range();
-    result = static_cast<int64_t>(real);
+    result = static_cast<std::int64_t>(real);
   } else {
     throw wrong_type(name, "an integer", value);
   }
@@ -162,7 +218,7 @@ std::optional<bool> fields::boolean(const char* name) const {
   return value->get<bool>();
 }
 
-std::optional<int64_t> fields::integer(const char* name, int64_t least, int64_t most) const {
+std::optional<std::int64_t> fields::integer(const char* name, std::int64_t least, std::int64_t most) const {
   const json* value = find(name);
   if (value == nullptr)
     return std::nullopt;
@@ -173,12 +229,16 @@ std::optional<double> fields::number(const char* name, double least, double most
   const json* value = find(name);
   if (value == nullptr)
     return std::nullopt;
-  if (!value->is_number())
+  if (!value->is_number() && !value->is_binary())
     throw wrong_type(name_of(name), "a number", *value);
-  const auto result = value->get<double>();
+  const auto result =
+      value->is_binary() ? std::strtod(digits_of(*value).c_str(), nullptr) : value->get<double>();
   if (!(result >= least && result <= most))
-    throw invalid_request("'" + name_of(name) + "' must be between " + plain(least) + " and " + plain(most)
-                              + ", got " + value->dump(),
+    throw invalid_request("'" + name_of(name) + "' must be "
+                              + (most < std::numeric_limits<float>::max()
+                                     ? "between " + plain(least) + " and " + plain(most)
+                                     : "at least " + plain(least))
+                              + ", got " + shown(*value),
                           name_of(name), "invalid_value");
   return result;
 }

@@ -15,9 +15,10 @@ namespace troupe::openai {
 /// prompt as the client sent them.
 using json = nlohmann::ordered_json;
 
-/// Parses a request body.
+/// Parses a request body. Integers beyond 64 bits become values of bytes, their digits, so that templates get
+/// them as they came; `integer` and `number` take them for what they are, out of range.
 /// @throws api_error 400 when it is not a JSON object in UTF-8, nested deeper than 64 levels, or has objects
-/// of so many members that finding them would take long (8,000 in one are not too many)
+/// with too many members to look them up quickly (8,000 in one object are allowed)
 json parse_body(std::string_view body);
 
 /// A view of an object's fields. An absent field and `null` are the same. All members throw api_error 400
@@ -38,7 +39,7 @@ class fields {
 
   std::optional<bool> boolean(const char* name) const;
   /// Integers, and numbers without a fraction; both ends included.
-  std::optional<int64_t> integer(const char* name, int64_t least, int64_t most) const;
+  std::optional<std::int64_t> integer(const char* name, std::int64_t least, std::int64_t most) const;
   /// Both ends included.
   std::optional<double> number(const char* name, double least, double most) const;
   std::optional<std::string> string(const char* name) const;
@@ -51,11 +52,17 @@ class fields {
   std::string path_;
 };
 
+/// The JSON text of a value, integers beyond 64 bits with all their digits.
+std::string dump_exactly(json value);
+
+/// A value for messages.
+std::string shown(const json& value);
+
 /// "an integer", "a string", … for messages.
 const char* kind_of(const json& value);
 
 /// `value` as an integer in range.
 /// @throws api_error 400 naming `name`
-int64_t to_integer(const json& value, const std::string& name, int64_t least, int64_t most);
+std::int64_t to_integer(const json& value, const std::string& name, std::int64_t least, std::int64_t most);
 
 } // namespace troupe::openai

@@ -16,20 +16,22 @@ namespace troupe::openai {
 
 namespace {
 
-constexpr int64_t max_choices = 128; // OpenAI's bound of n
-constexpr size_t max_stop_strings = 16;
-constexpr size_t max_stop_bytes = 1024; // of one stop string: bounds the text that is held back
-constexpr size_t max_stop_tokens = 256;
-constexpr size_t max_biased_tokens = 4096;
-constexpr size_t max_bad_words = 512;
+constexpr std::int64_t max_choices = 128; // OpenAI's bound of n
+constexpr std::size_t max_stop_strings = 256;
+constexpr std::size_t max_stop_bytes = 1024;         // of one stop string; bounds the held-back text
+constexpr std::size_t max_stop_bytes_in_all = 16384; // each choice has its own matcher for them
+constexpr std::size_t max_stop_tokens = 256;
+constexpr std::size_t max_biased_tokens = 4096;
+constexpr std::size_t max_bad_words = 512;
 static_assert(2 * max_bad_words <= max_bad_word_sequences, "each word can become two token sequences");
-constexpr size_t max_bad_word_bytes = 256;
-constexpr auto any_int32 = std::numeric_limits<int32_t>::max();
-constexpr auto any_int64 = std::numeric_limits<int64_t>::max();
+constexpr std::size_t max_bad_word_bytes = 256;
+constexpr auto any_int32 = std::numeric_limits<std::int32_t>::max();
+constexpr auto any_int64 = std::numeric_limits<std::int64_t>::max();
+constexpr double any_float = std::numeric_limits<float>::max();
 
 /// The strings of an array.
-std::vector<std::string> parse_strings(const json& list, const std::string& name, size_t most,
-                                       size_t most_bytes) {
+std::vector<std::string> parse_strings(const json& list, const std::string& name, std::size_t most,
+                                       std::size_t most_bytes) {
   if (list.size() > most)
     throw invalid_request("'" + name + "' may hold at most " + std::to_string(most) + " strings, got "
                               + std::to_string(list.size()),
@@ -59,11 +61,19 @@ std::vector<std::string> parse_stop(const fields& body) {
     throw invalid_request(std::string("'stop' must be a string or an array of strings, not ")
                               + kind_of(*stop),
                           "stop", "invalid_type");
-  return parse_strings(list, "stop", max_stop_strings, max_stop_bytes);
+  auto stops = parse_strings(list, "stop", max_stop_strings, max_stop_bytes);
+  std::size_t bytes = 0;
+  for (const std::string& one : stops)
+    bytes += one.size();
+  if (bytes > max_stop_bytes_in_all)
+    throw invalid_request("the strings of 'stop' may have at most " + std::to_string(max_stop_bytes_in_all)
+                              + " bytes together, got " + std::to_string(bytes),
+                          "stop", "invalid_value");
+  return stops;
 }
 
-/// No others are chosen; sorted, each once.
-std::vector<int32_t> parse_allowed(const fields& body, int32_t vocab_size) {
+/// The only tokens that may be chosen; sorted, each once.
+std::vector<std::int32_t> parse_allowed(const fields& body, std::int32_t vocab_size) {
   const json* ids = body.array("allowed_token_ids");
   if (ids == nullptr)
     return {};
@@ -71,7 +81,7 @@ std::vector<int32_t> parse_allowed(const fields& body, int32_t vocab_size) {
     throw invalid_request("'allowed_token_ids' must hold 1 to " + std::to_string(max_allowed_tokens)
                               + " ids, got " + std::to_string(ids->size()),
                           "allowed_token_ids", "invalid_value");
-  std::vector<int32_t> result = parse_token_ids(*ids, "allowed_token_ids", vocab_size);
+  std::vector<std::int32_t> result = parse_token_ids(*ids, "allowed_token_ids", vocab_size);
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
@@ -83,7 +93,7 @@ void parse_truncation(const fields& body, generation_options& options) {
     throw invalid_request("'truncate_prompt_tokens' must be -1 or at least 1, got 0: nothing would be left",
                           "truncate_prompt_tokens", "invalid_value");
   if (most)
-    options.truncate_prompt = static_cast<int32_t>(std::min<int64_t>(*most, any_int32));
+    options.truncate_prompt = static_cast<std::int32_t>(std::min<std::int64_t>(*most, any_int32));
   const auto side = body.string("truncation_side");
   if (side && *side != "left" && *side != "right")
     throw invalid_request("'truncation_side' must be 'left' or 'right', not '" + *side + "'",
@@ -91,14 +101,14 @@ void parse_truncation(const fields& body, generation_options& options) {
   options.truncate_left = side.value_or("left") == "left";
 }
 
-/// The keys of `logit_bias` that are wrong: all of them, so that one correction is enough.
-api_error not_token_ids(const std::vector<std::string>& keys, int32_t vocab_size) {
-  constexpr size_t most_named = 8;
+/// Lists all wrong keys of `logit_bias`, so that one correction is enough.
+api_error not_token_ids(const std::vector<std::string>& keys, std::int32_t vocab_size) {
+  constexpr std::size_t most_named = 8;
   const std::string range = "between 0 and " + std::to_string(vocab_size - 1);
   std::string text = "'logit_bias' has the key '" + keys.front() + "', which is not a token id " + range;
   if (keys.size() > 1) {
     text = "'logit_bias' has keys that are not token ids " + range + ":";
-    for (size_t i = 0; i < std::min(keys.size(), most_named); ++i)
+    for (std::size_t i = 0; i < std::min(keys.size(), most_named); ++i)
       text += (i == 0 ? " '" : ", '") + keys[i] + "'";
     if (keys.size() > most_named)
       text += " and " + std::to_string(keys.size() - most_named) + " more";
@@ -106,7 +116,7 @@ api_error not_token_ids(const std::vector<std::string>& keys, int32_t vocab_size
   return invalid_request(text, "logit_bias", "invalid_value");
 }
 
-std::vector<biased_token> parse_logit_bias(const fields& body, int32_t vocab_size) {
+std::vector<biased_token> parse_logit_bias(const fields& body, std::int32_t vocab_size) {
   std::vector<biased_token> result;
   const json* bias = body.object("logit_bias");
   if (bias == nullptr)
@@ -115,11 +125,11 @@ std::vector<biased_token> parse_logit_bias(const fields& body, int32_t vocab_siz
     throw invalid_request("'logit_bias' may hold at most " + std::to_string(max_biased_tokens)
                               + " tokens, got " + std::to_string(bias->size()),
                           "logit_bias", "invalid_value");
-  std::map<int32_t, float> by_token; // ordered, and "7" and "07" are one token
+  std::map<std::int32_t, float> by_token; // ordered; "7" and "07" are one token
   std::vector<std::string> strangers;
   const fields values{*bias, "logit_bias."};
   for (const auto& [key, value] : bias->items()) {
-    int32_t token = -1;
+    std::int32_t token = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (error != std::errc{} || end != key.data() + key.size() || token < 0 || token >= vocab_size)
       strangers.push_back(key);
@@ -142,22 +152,22 @@ float number_or(const fields& body, const char* name, double least, double most,
 sampling_params parse_sampling(const fields& body, const request_limits& limits) {
   const sampling_defaults& defaults = limits.defaults;
   sampling_params result;
-  result.temperature = number_or(body, "temperature", 0, 2, defaults.temperature, 1.0F);
+  result.temperature = number_or(body, "temperature", 0, any_float, defaults.temperature, 1.0F);
   result.top_p = number_or(body, "top_p", 0, 1, defaults.top_p, 1.0F);
-  // OpenAI takes a nucleus of nothing for one of the best token.
+  // OpenAI treats an empty nucleus as that of the best token.
   if (result.top_p <= 0) {
     result.top_p = 1.0F;
     result.temperature = 0.0F;
   }
   result.min_p = number_or(body, "min_p", 0, 1, defaults.min_p, 0.0F);
   const auto top_k = body.integer("top_k", -1, any_int32);
-  result.top_k = std::max(0, top_k ? static_cast<int32_t>(*top_k) : defaults.top_k.value_or(0));
+  result.top_k = std::max(0, top_k ? static_cast<std::int32_t>(*top_k) : defaults.top_k.value_or(0));
   result.repetition_penalty =
       number_or(body, "repetition_penalty", kernels::least_repetition_penalty,
                 kernels::largest_repetition_penalty, defaults.repetition_penalty, 1.0F);
   result.presence_penalty = number_or(body, "presence_penalty", -2, 2, std::nullopt, 0.0F);
   result.frequency_penalty = number_or(body, "frequency_penalty", -2, 2, std::nullopt, 0.0F);
-  result.min_tokens = static_cast<int32_t>(body.integer("min_tokens", 0, any_int32).value_or(0));
+  result.min_tokens = static_cast<std::int32_t>(body.integer("min_tokens", 0, any_int32).value_or(0));
   result.logit_bias = parse_logit_bias(body, limits.vocab_size);
   result.allowed_token_ids = parse_allowed(body, limits.vocab_size);
   return result;
@@ -168,7 +178,8 @@ void parse_streaming(const fields& body, generation_options& options) {
   const json* stream_options = body.object("stream_options");
   if (stream_options == nullptr)
     return;
-  if (!options.stream)
+  const auto is_set = [](const json& value) { return !value.is_null() && value != false; };
+  if (!options.stream && std::any_of(stream_options->begin(), stream_options->end(), is_set))
     throw invalid_request("'stream_options' is only allowed when 'stream' is true", "stream_options");
   const fields inner{*stream_options, "stream_options."};
   options.include_usage = inner.boolean("include_usage").value_or(false);
@@ -177,8 +188,9 @@ void parse_streaming(const fields& body, generation_options& options) {
 
 } // namespace
 
-std::vector<int32_t> parse_token_ids(const json& array, const std::string& name, int32_t vocab_size) {
-  std::vector<int32_t> result;
+std::vector<std::int32_t> parse_token_ids(const json& array, const std::string& name,
+                                          std::int32_t vocab_size) {
+  std::vector<std::int32_t> result;
   result.reserve(array.size());
   for (const json& value : array) {
     const auto refused = [&](const std::string& got, const char* code) {
@@ -187,23 +199,30 @@ std::vector<int32_t> parse_token_ids(const json& array, const std::string& name,
                                  + ", " + got,
                              name.substr(0, name.find('[')), code);
     };
+    if (value.is_binary()) // an integer beyond 64 bits
+      throw refused("got " + shown(value), "invalid_value");
     if (!value.is_number())
       throw refused(std::string("not ") + kind_of(value), "invalid_type");
-    const auto id = value.get<double>(); // exact wherever it is in range
+    const auto id = value.get<double>(); // exact within the valid range
     if (id != std::floor(id))
       throw refused("got " + value.dump(), "invalid_type");
     if (id < 0 || id >= vocab_size)
       throw refused("got " + value.dump(), "invalid_value");
-    result.push_back(static_cast<int32_t>(id));
+    result.push_back(static_cast<std::int32_t>(id));
   }
   return result;
 }
 
-std::optional<int32_t> parse_token_count(const fields& body, const char* name, int32_t least) {
+std::optional<std::int32_t> parse_token_count(const fields& body, const char* name, std::int32_t least) {
   const json* sent = body.find(name);
   if (sent == nullptr || *sent == -1)
     return std::nullopt;
-  return static_cast<int32_t>(to_integer(*sent, body.name_of(name), least, any_int32));
+  return static_cast<std::int32_t>(to_integer(*sent, body.name_of(name), least, any_int32));
+}
+
+bool is_unlimited(const fields& body, const char* name) {
+  const json* sent = body.find(name);
+  return sent != nullptr && *sent == -1;
 }
 
 generation_options parse_generation_options(const fields& body, const request_limits& limits) {
@@ -211,9 +230,11 @@ generation_options parse_generation_options(const fields& body, const request_li
   generation_options options;
   options.model = body.string("model").value_or("");
   options.sampling = parse_sampling(body, limits);
-  options.seed =
-      body.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
-  options.num_choices = static_cast<uint32_t>(body.integer("n", 1, max_choices).value_or(1));
+  options.seed = body.integer("seed", std::numeric_limits<std::int64_t>::min(),
+                              std::numeric_limits<std::int64_t>::max());
+  if (options.seed == -1) // llama.cpp and others send -1 for a random one
+    options.seed.reset();
+  options.num_choices = static_cast<std::uint32_t>(body.integer("n", 1, max_choices).value_or(1));
   if (const auto best_of = body.integer("best_of", 1, any_int32); best_of && *best_of != options.num_choices)
     throw unsupported("'best_of' is only supported when it equals 'n'", "best_of");
   options.stop = parse_stop(body);
@@ -231,17 +252,17 @@ generation_options parse_generation_options(const fields& body, const request_li
   options.skip_special_tokens = body.boolean("skip_special_tokens").value_or(true);
   options.return_token_ids = body.boolean("return_token_ids").value_or(false);
   options.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
-  options.priority = static_cast<int32_t>(
-      body.integer("priority", std::numeric_limits<int32_t>::min(), any_int32).value_or(0));
+  options.priority = static_cast<std::int32_t>(
+      body.integer("priority", std::numeric_limits<std::int32_t>::min(), any_int32).value_or(0));
   if (const auto wanted = body.integer("prompt_logprobs", 0, max_logprobs))
-    options.prompt_logprobs = static_cast<int32_t>(*wanted);
+    options.prompt_logprobs = static_cast<std::int32_t>(*wanted);
   body.string("user");
   parse_streaming(body, options);
   if (options.stream && options.prompt_logprobs)
     throw invalid_request("'prompt_logprobs' is not available when 'stream' is true", "prompt_logprobs");
 
-  // The model's own end is a stop token like the client's, unless the client says otherwise. What the client
-  // names ends the sequence either way.
+  // The model's own end tokens are stop tokens unless the client says otherwise. The client's stop tokens
+  // always end the sequence.
   auto& stops = options.sampling.stop_token_ids;
   stops = options.stop_token_ids;
   if (!body.boolean("ignore_eos").value_or(false))

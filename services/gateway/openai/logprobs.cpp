@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -11,23 +12,38 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// JSON has no infinity: a token that cannot be gets what OpenAI and vLLM write.
+/// Written for an impossible token, as OpenAI and vLLM do: JSON has no infinity.
 constexpr float least_logprob = -9999.0F;
 
 float finite(float logprob) {
-  // The comparison is false for NaN, too.
+  // False for NaN, too.
   return logprob > least_logprob ? logprob : least_logprob;
 }
 
-std::string name_of(int32_t token, const logprob_style& style) {
+std::string name_of(std::int32_t token, const logprob_style& style) {
   return style.tokens_as_ids ? "token_id:" + std::to_string(token) : style.codec.token_text(token);
 }
 
-size_t num_shown(const generated_token& token, const logprob_style& style) {
-  return std::min(token.top.size(), static_cast<size_t>(std::max(0, style.num_top)));
+/// Likely tokens in vLLM's order: the chosen one first, whatever its rank, then the likeliest others.
+/// @param most  length of the list
+std::vector<token_logprob> likely_tokens(const generated_token& token, std::size_t most) {
+  std::vector<token_logprob> result;
+  if (most > 0)
+    result.push_back({token.token, token.logprob, token.rank});
+  for (const token_logprob& one : token.top) {
+    if (result.size() >= most)
+      break;
+    if (one.token != token.token)
+      result.push_back(one);
+  }
+  return result;
 }
 
-ordered_json described(int32_t token, float logprob, const logprob_style& style) {
+std::size_t num_wanted(const logprob_style& style) {
+  return static_cast<std::size_t>(std::max(0, style.num_top));
+}
+
+ordered_json described(std::int32_t token, float logprob, const logprob_style& style) {
   ordered_json bytes = ordered_json::array();
   for (const char byte : style.codec.token_bytes(token))
     bytes.push_back(static_cast<unsigned char>(byte));
@@ -55,10 +71,10 @@ ordered_json legacy_logprobs(std::span<const placed_token> tokens, const logprob
     }
     logprobs.push_back(finite(token.logprob));
     ordered_json top = ordered_json::object();
-    // Different tokens may read alike: the likelier one stays.
-    for (size_t i = 0; i < num_shown(token, style); ++i)
-      top.emplace(name_of(token.top[i].token, style), finite(token.top[i].logprob));
-    top.emplace(name_of(token.token, style), finite(token.logprob));
+    // Different tokens may have the same text: the likelier one stays.
+    const bool is_likely = token.rank <= style.num_top;
+    for (const token_logprob& one : likely_tokens(token, num_wanted(style) + (is_likely ? 0 : 1)))
+      top.emplace(name_of(one.token, style), finite(one.logprob));
     tops.push_back(std::move(top));
   }
   ordered_json result;
@@ -75,8 +91,8 @@ ordered_json chat_logprobs(std::span<const placed_token> tokens, const logprob_s
     const generated_token& token = placed.token;
     ordered_json entry = described(token.token, token.logprob, style);
     ordered_json top = ordered_json::array();
-    for (size_t i = 0; i < num_shown(token, style); ++i)
-      top.push_back(described(token.top[i].token, token.top[i].logprob, style));
+    for (const token_logprob& one : likely_tokens(token, num_wanted(style)))
+      top.push_back(described(one.token, one.logprob, style));
     entry["top_logprobs"] = std::move(top);
     content.push_back(std::move(entry));
   }
@@ -89,7 +105,7 @@ ordered_json chat_logprobs(std::span<const placed_token> tokens, const logprob_s
 ordered_json prompt_logprobs(std::span<const generated_token> tokens, const text_codec& codec) {
   ordered_json result = ordered_json::array();
   result.push_back(nullptr);
-  const auto entry = [&codec](int32_t token, float logprob, int32_t rank) {
+  const auto entry = [&codec](std::int32_t token, float logprob, std::int32_t rank) {
     ordered_json value;
     value["logprob"] = finite(logprob);
     value["rank"] = rank;
@@ -106,11 +122,12 @@ ordered_json prompt_logprobs(std::span<const generated_token> tokens, const text
   return result;
 }
 
-std::vector<placed_token> place_prompt(const std::vector<int32_t>& prompt, const std::vector<size_t>& offsets,
+std::vector<placed_token> place_prompt(const std::vector<std::int32_t>& prompt,
+                                       const std::vector<std::size_t>& offsets,
                                        const std::vector<generated_token>& logprobs) {
   std::vector<placed_token> result;
   result.reserve(prompt.size());
-  for (size_t i = 0; i < prompt.size(); ++i) {
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
     placed_token placed{{}, offsets.at(i)};
     if (i > 0 && i - 1 < logprobs.size())
       placed.token = logprobs[i - 1];

@@ -10,8 +10,8 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Tokens that are a tree at a time: with 20 alternatives each, about a MiB.
-constexpr size_t block_tokens = 256;
+/// Tokens held as a JSON tree at a time: with 20 alternatives each, about a MiB.
+constexpr std::size_t block_tokens = 256;
 
 constexpr const char* legacy_names[] = {"text_offset", "token_logprobs", "tokens", "top_logprobs"};
 
@@ -41,7 +41,7 @@ void logprobs_text::add(std::span<const placed_token> tokens) {
     if (chat_)
       return append_elements(lists_[0], chat_logprobs(block, style_)["content"]);
     const ordered_json arrays = legacy_logprobs(block, style_);
-    for (size_t i = 0; i < lists_.size(); ++i)
+    for (std::size_t i = 0; i < lists_.size(); ++i)
       append_elements(lists_[i], arrays[legacy_names[i]]);
   });
 }
@@ -53,7 +53,7 @@ void logprobs_text::write_to(std::string& out) const {
     out += "],\"refusal\":null}";
     return;
   }
-  for (size_t i = 0; i < lists_.size(); ++i) {
+  for (std::size_t i = 0; i < lists_.size(); ++i) {
     out += i == 0 ? "{\"" : "],\"";
     out += legacy_names[i];
     out += "\":[";
@@ -67,7 +67,7 @@ void write_prompt_logprobs(std::string& out, std::span<const generated_token> to
   std::string list = "null";
   in_blocks(tokens, [&](std::span<const generated_token> block) {
     ordered_json positions = prompt_logprobs(block, codec);
-    positions.erase(0); // of the first position, which each block would have
+    positions.erase(0); // the first position, which each block would repeat
     append_elements(list, positions);
   });
   out += '[';

@@ -1,5 +1,5 @@
-// Logprobs of whole answers as JSON text. There can be millions of entries: they are written some tokens at a
-// time, so that no tree of all of them is ever in memory.
+// Writes logprobs of whole answers as JSON text. There can be millions of entries, so only a block of tokens
+// at a time is held as a JSON tree.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace troupe::openai {
 
-/// Writes what `legacy_logprobs` and `chat_logprobs` give for all tokens together.
+/// Writes the same text as `legacy_logprobs` and `chat_logprobs` of all tokens together.
 class logprobs_text {
  public:
   logprobs_text(bool chat, const logprob_style& style);
 
-  /// Takes the next tokens.
+  /// Adds the next tokens.
   void add(std::span<const placed_token> tokens);
 
   /// Appends the object.
@@ -27,7 +27,7 @@ class logprobs_text {
   std::vector<std::string> lists_; ///< the elements of each array of the object
 };
 
-/// Appends what `prompt_logprobs` gives.
+/// Appends the result of `prompt_logprobs`.
 void write_prompt_logprobs(std::string& out, std::span<const generated_token> tokens,
                            const text_codec& codec);
 

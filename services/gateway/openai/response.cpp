@@ -1,5 +1,8 @@
 #include "services/gateway/openai/response.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -17,12 +20,12 @@ std::string render(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-/// Writes the members of an object, one after the other.
+/// Writes an object member by member.
 class object_text {
  public:
   explicit object_text(std::string& out) : out_(out) { out_ += '{'; }
 
-  /// Begins a member; its value is written behind it.
+  /// Begins a member; the caller appends its value.
   void name(const char* key) {
     out_ += is_empty_ ? "\"" : ",\"";
     out_ += key;
@@ -44,7 +47,7 @@ class object_text {
 
 } // namespace
 
-/// How the parts of a response are built.
+/// Builds the parts of a response.
 struct response_writer::parts {
   const response_writer& writer;
 
@@ -56,6 +59,8 @@ struct response_writer::parts {
     result["object"] = writer.plan_.chat ? chat_object : completion_object;
     result["created"] = writer.created_;
     result["model"] = writer.model_;
+    if (!writer.fingerprint_.empty())
+      result["system_fingerprint"] = writer.fingerprint_;
     return result;
   }
 
@@ -69,9 +74,10 @@ struct response_writer::parts {
     return result;
   }
 
-  /// A chunk of one choice, with the usage of that choice where every chunk has one.
-  /// @param completion_tokens  that the choice has so far
-  ordered_json chunk_of(const answered_choice& from, ordered_json choice, uint64_t completion_tokens) const {
+  /// A chunk of one choice, with the usage of that choice if every chunk reports it.
+  /// @param completion_tokens  of the choice so far
+  ordered_json chunk_of(const answered_choice& from, ordered_json choice,
+                        std::uint64_t completion_tokens) const {
     const token_usage so_far{from.prompt->tokens.size(), completion_tokens};
     return chunk(ordered_json::array({std::move(choice)}), options().continuous_usage ? &so_far : nullptr);
   }
@@ -95,14 +101,14 @@ struct response_writer::parts {
   }
 
   static ordered_json cause(const choice& state) {
-    if (const auto* token = std::get_if<int32_t>(&state.cause()))
+    if (const auto* token = std::get_if<std::int32_t>(&state.cause()))
       return *token;
     if (const auto* text = std::get_if<std::string>(&state.cause()))
       return *text;
     return nullptr;
   }
 
-  /// What an echoed prompt puts before the choice's own text and tokens.
+  /// The echoed prompt before the choice's own text and tokens.
   choice_delta echo(const answered_choice& from) const {
     choice_delta result;
     if (!options().echo)
@@ -120,8 +126,8 @@ struct response_writer::parts {
       write_prompt_logprobs(out, *from.prompt_logprobs, writer.codec_);
   }
 
-  /// Null where vLLM writes null: what was not asked for.
-  ordered_json token_ids(const std::vector<int32_t>& ids) const {
+  /// Null if not requested, as in vLLM.
+  ordered_json token_ids(const std::vector<std::int32_t>& ids) const {
     return options().return_token_ids ? ordered_json(ids) : ordered_json();
   }
 
@@ -168,7 +174,8 @@ struct response_writer::parts {
       result["delta"]["content"] = delta.text;
     else
       result["text"] = delta.text;
-    result["logprobs"] = delta.tokens.empty() ? ordered_json() : logprobs(delta.tokens);
+    // The event that opens a silent stream has no token; its lists are empty instead of null.
+    result["logprobs"] = delta.tokens.empty() && !first ? ordered_json() : logprobs(delta.tokens);
     result["finish_reason"] = from.state->finished() ? ordered_json(from.state->reason()) : ordered_json();
     result["stop_reason"] = cause(*from.state);
     result["token_ids"] = token_ids(delta.token_ids);
@@ -178,10 +185,11 @@ struct response_writer::parts {
   }
 };
 
-response_writer::response_writer(std::string request_id, std::string model, int64_t created,
-                                 const generation_plan& plan, const text_codec& codec)
+response_writer::response_writer(std::string request_id, std::string model, std::string fingerprint,
+                                 std::int64_t created, const generation_plan& plan, const text_codec& codec)
     : id_((plan.chat ? "chatcmpl-" : "cmpl-") + std::move(request_id)),
       model_(std::move(model)),
+      fingerprint_(std::move(fingerprint)),
       created_(created),
       plan_(plan),
       codec_(codec) {}
@@ -189,7 +197,7 @@ response_writer::response_writer(std::string request_id, std::string model, int6
 void response_writer::begin_body(std::string& body) const {
   const parts build{*this};
   body += render(build.head("text_completion", "chat.completion"));
-  body.back() = ','; // the object goes on
+  body.back() = ','; // the object continues
   body += "\"choices\":[";
 }
 
@@ -212,7 +220,7 @@ void response_writer::end_body(std::string& body, const answered_choice& any,
   }
   result.member("seed", plan_.seed);
   result.end();
-  rest.front() = ','; // it is the end of the object that has begun
+  rest.front() = ','; // it ends the object that has begun
   body += ']';
   body += rest;
 }
@@ -244,7 +252,23 @@ std::string response_writer::usage_chunk(const token_usage& usage) const {
 }
 
 std::string as_event(const std::string& json) {
-  return "data: " + json + "\n\n";
+  // They only occur in strings, where the escape means the same.
+  static constexpr std::pair<std::string_view, std::string_view> line_ends[] = {
+      {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
+  std::string event = "data: ";
+  for (std::size_t at = 0; at < json.size();) {
+    const std::string_view rest = std::string_view{json}.substr(at);
+    const auto* const found = std::find_if(std::begin(line_ends), std::end(line_ends),
+                                           [&](const auto& end) { return rest.starts_with(end.first); });
+    if (found == std::end(line_ends)) {
+      event += json[at++];
+    } else {
+      event += found->second;
+      at += found->first.size();
+    }
+  }
+  event += "\n\n";
+  return event;
 }
 
 } // namespace troupe::openai

@@ -1,4 +1,4 @@
-// Bodies and stream events of completions and chats, in OpenAI's exact shapes.
+// Writes bodies and stream events of completions and chats in OpenAI's exact shapes.
 #pragma once
 
 #include <cstdint>
@@ -11,38 +11,37 @@
 namespace troupe::openai {
 
 struct token_usage {
-  uint64_t prompt_tokens = 0;
-  uint64_t completion_tokens = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t completion_tokens = 0;
 };
 
-/// A choice with what it has gained: all of it, or what is new.
+/// A choice with its output: all of it, or the new part.
 struct answered_choice {
-  uint32_t index = 0; ///< prompt × n + choice, as OpenAI numbers them
+  std::uint32_t index = 0; ///< prompt × n + choice, as OpenAI numbers them
   choice_delta gained;
   const choice* state = nullptr;
   const planned_prompt* prompt = nullptr;                        ///< the prompt it continues
-  const std::vector<generated_token>* prompt_logprobs = nullptr; ///< positions 1.., where asked for
+  const std::vector<generated_token>* prompt_logprobs = nullptr; ///< positions 1.., if requested
 };
 
 /// Formats one response. Every function returns JSON text; streams wrap it with as_event.
 class response_writer {
  public:
   /// @param plan  outlives the writer
-  response_writer(std::string request_id, std::string model, int64_t created, const generation_plan& plan,
-                  const text_codec& codec);
+  response_writer(std::string request_id, std::string model, std::string fingerprint, std::int64_t created,
+                  const generation_plan& plan, const text_codec& codec);
 
-  // The answer of a request that does not stream, from its beginning to its end: each function appends to
-  // it. All choices have finished.
+  // A non-streaming answer from start to end: each function appends to it. All choices have finished.
   void begin_body(std::string& body) const;
-  /// @param first  of the answer; the others follow in their order
+  /// @param first  of the answer; the others follow in order
   void add_choice(std::string& body, const answered_choice& one, bool first) const;
-  /// @param any  of the choices, where they are a chat's: what is said of the prompt stands behind them
+  /// @param any  one of the choices: a chat's body ends with the report on its prompt
   void end_body(std::string& body, const answered_choice& any, const token_usage& usage) const;
 
-  /// The chunk that opens a choice of a chat: its role.
+  /// The chunk that opens a chat's choice with its role.
   std::string role_chunk(const answered_choice& opened) const;
-  /// A token, as vLLM sends them: one chunk each, even where its text is held back or empty. What the clients
-  /// count are chunks, so a completion's first one has the echoed prompt too, and the last one the end.
+  /// One chunk per token, as vLLM sends them, even if its text is held back or empty: clients count chunks.
+  /// So a completion's first chunk also has the echoed prompt, and the last one the end.
   /// @param first  of its choice
   std::string token_chunk(const answered_choice& grown, bool first) const;
   /// The last chunk of a stream with `include_usage`.
@@ -52,7 +51,8 @@ class response_writer {
   struct parts;
   std::string id_;
   std::string model_;
-  int64_t created_;
+  std::string fingerprint_;
+  std::int64_t created_;
   const generation_plan& plan_;
   const text_codec& codec_;
 };

@@ -10,7 +10,7 @@ stop_matcher::stop_matcher(const std::vector<std::string>& stops, bool include_s
     automaton machine;
     machine.pattern = stop;
     machine.fallback.assign(stop.size(), 0);
-    for (size_t i = 1, border = 0; i < stop.size(); ++i) {
+    for (std::size_t i = 1, border = 0; i < stop.size(); ++i) {
       while (border > 0 && stop[i] != stop[border])
         border = machine.fallback[border - 1];
       if (stop[i] == stop[border])
@@ -22,7 +22,7 @@ stop_matcher::stop_matcher(const std::vector<std::string>& stops, bool include_s
 }
 
 void stop_matcher::advance(automaton& machine, char byte) {
-  // A complete match that did not count goes on as its longest border.
+  // A complete match that did not count continues as its longest border.
   if (machine.matched == machine.pattern.size())
     machine.matched = machine.fallback[machine.matched - 1];
   while (machine.matched > 0 && machine.pattern[machine.matched] != byte)
@@ -31,7 +31,7 @@ void stop_matcher::advance(automaton& machine, char byte) {
     ++machine.matched;
 }
 
-std::string stop_matcher::release(size_t bytes) {
+std::string stop_matcher::release(std::size_t bytes) {
   std::string text = held_.substr(0, bytes);
   held_.erase(0, bytes);
   return text;
@@ -45,7 +45,7 @@ std::string stop_matcher::push(std::string_view text, bool may_stop) {
     const automaton* complete = nullptr;
     for (automaton& machine : machines_) {
       advance(machine, byte);
-      const size_t length = machine.pattern.size();
+      const std::size_t length = machine.pattern.size();
       if (machine.matched == length && (complete == nullptr || length > complete->pattern.size()))
         complete = &machine;
     }
@@ -56,7 +56,7 @@ std::string stop_matcher::push(std::string_view text, bool may_stop) {
     held_.clear();
     return result;
   }
-  size_t keep = 0;
+  std::size_t keep = 0;
   for (const automaton& machine : machines_) {
     const bool complete = machine.matched == machine.pattern.size();
     keep = std::max(keep, complete ? machine.fallback[machine.matched - 1] : machine.matched);

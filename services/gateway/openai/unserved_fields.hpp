@@ -1,4 +1,5 @@
-// Fields of OpenAI, vLLM, SGLang, llama.cpp and others that would change the answer and are not served.
+// Refuses fields of OpenAI, vLLM, SGLang, llama.cpp and others that would change the answer and are not
+// served.
 #pragma once
 
 #include <span>
@@ -11,19 +12,22 @@ namespace troupe::openai {
 struct unserved_field {
   const char* name;
   const char* feature;
-  /// JSON of the values that ask for nothing, separated by blanks; `null` and an empty array always do.
+  /// JSON of the values without effect, separated by blanks; `null`, `false` and empty values always have
+  /// none.
   std::string_view neutral{};
+  /// A served field with the same meaning: if it has the same value, this field has no further effect.
+  const char* served{};
 };
 
-/// Those that are refused in completions and chats alike; docs/api.md is compared with these.
+/// The fields refused in completions and chats alike; docs/api.md is checked against them.
 std::span<const unserved_field> unserved_fields();
 
-/// Refuses what would change the answer: ignoring it silently would be a wrong answer. A value that asks for
-/// nothing (the field's own default, where it has one) passes.
+/// Refuses fields that would change the answer; ignoring them would give a wrong answer. Values without
+/// effect, such as a field's default, pass.
 /// @throws api_error 422 naming the field
 void refuse_unserved(const fields& body);
 
-/// Of those, what concerns chats alone.
+/// Refuses the unserved fields of chats.
 /// @throws api_error 422 naming the field; 400 for a `tool_choice` of the wrong type
 void refuse_unserved_in_chat(const fields& body);
 

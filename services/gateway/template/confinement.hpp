@@ -1,5 +1,5 @@
-// What a template process may not do once it renders: open files, reach a network, start processes, write
-// files, take more memory than it is given, take processors from who computes, or outlive its gateway.
+// Confines a template process: while it renders it cannot open files, reach a network, start processes, write
+// files, exceed its memory, compete for processors, or outlive its gateway.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace troupe::text {
 
-/// Ends this process with its parent, also where the parent is killed. Call it first.
+/// Makes the kernel end this process when its parent ends or is killed. Call it first.
 /// @param parent  the process that started this one
 void die_with(pid_t parent);
 
-/// Gives up every right that rendering does not need; nothing brings them back.
-/// @param memory_bytes  of address space from now on
-/// @returns what cannot be given up here, for the operator; empty: nothing
+/// Drops every right that rendering does not need, for good.
+/// @param memory_bytes  limit of the address space
+/// @returns the parts of confinement that are unavailable here, for the operator; empty: none
 std::string confine(std::uint64_t memory_bytes);
 
 } // namespace troupe::text

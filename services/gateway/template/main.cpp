@@ -1,5 +1,5 @@
-// troupe-template: renders chat templates for a gateway, which starts it, in a process that may do nothing
-// else and can be killed. Reads requests from the socket that is its descriptor 3, and answers there.
+// troupe-template: renders chat templates for a gateway, in a confined process that can be killed. It reads
+// requests from the socket at descriptor 3 and answers there.
 #include "services/gateway/template/confinement.hpp"
 #include "services/gateway/template/python_renderer.hpp"
 #include "services/gateway/template/template_message.hpp"
@@ -32,12 +32,11 @@ void send_answer(const template_answer& answer) {
                std::array<std::string_view, template_answer_strings>{answer.kind, answer.text}, no_deadline);
 }
 
-/// Nothing that Python prints later reaches the gateway's log.
+/// Keeps later output of Python out of the gateway's log.
 void silence() {
   const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     dup2(nowhere, stream);
-  }
   close(nowhere);
 }
 
@@ -55,9 +54,8 @@ int serve(pid_t parent, std::uint64_t memory_bytes) {
       send_answer({"failed", e.what()});
       return 1;
     }
-    while (true) {
+    while (true)
       send_answer(renderer->answer(receive_message(gateway_socket, template_request_strings, no_deadline)));
-    }
   } catch (const message_error& gone) {
     return gone.what_kind == message_error::kind::closed ? 0 : 1; // the gateway has ended
   }
@@ -67,8 +65,7 @@ int serve(pid_t parent, std::uint64_t memory_bytes) {
 
 } // namespace troupe::text
 
-// Read by the address sanitizer where it is linked in, which the limit of addresses cannot bound; by nobody
-// else.
+// Read by the address sanitizer, if linked in: the limit of the address space cannot bound its allocations.
 extern "C" const char* __asan_default_options();
 
 const char* __asan_default_options() {
@@ -86,5 +83,5 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int status = troupe::text::serve(static_cast<pid_t>(*parent), *memory_bytes);
-  _exit(status); // Python is not taken down: its process ends
+  _exit(status); // Python is not shut down: its process ends
 }

@@ -1,6 +1,6 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <jinja_environment_source.hpp> // made of jinja_environment.py
+#include <jinja_environment_source.hpp> // generated from jinja_environment.py
 
 #include "services/gateway/template/python_renderer.hpp"
 
@@ -13,7 +13,7 @@ namespace troupe::text {
 
 namespace {
 
-/// A reference that this code owns.
+/// An owned reference.
 class object {
  public:
   explicit object(PyObject* owned = nullptr) noexcept : owned_(owned) {}
@@ -38,7 +38,7 @@ class object {
   PyObject* owned_;
 };
 
-/// The pending exception as text; it is pending no more.
+/// Clears the pending exception and returns its text.
 std::string take_exception() {
   PyObject* type = nullptr;
   PyObject* value = nullptr;
@@ -60,9 +60,8 @@ std::string take_exception() {
 }
 
 void start_python() {
-  if (Py_IsInitialized() != 0) {
+  if (Py_IsInitialized() != 0)
     fail_start("another one runs in this process");
-  }
   PyPreConfig early;
   PyPreConfig_InitIsolatedConfig(&early);
   early.utf8_mode = 1;
@@ -74,36 +73,33 @@ void start_python() {
 #  endif
 #endif
 #ifdef TROUPE_PLAIN_MALLOC
-  early.allocator = PYMEM_ALLOCATOR_MALLOC; // the leak checker does not look into Python's own arenas
+  early.allocator = PYMEM_ALLOCATOR_MALLOC; // the leak checker cannot see into Python's own arenas
 #endif
   auto status = Py_PreInitialize(&early);
-  if (PyStatus_Exception(status) != 0) {
+  if (PyStatus_Exception(status) != 0)
     fail_start(status.err_msg == nullptr ? "pre-initialization failed" : status.err_msg);
-  }
   PyConfig config;
   PyConfig_InitIsolatedConfig(&config);
   config.install_signal_handlers = 0;
   config.write_bytecode = 0;
-  // Where the library belongs to; otherwise the first `python3` in PATH would say where packages are.
+  // The library's own interpreter; otherwise the first `python3` in PATH decides where packages are searched.
   status = PyConfig_SetString(&config, &config.program_name, L"/usr/bin/python3");
-  if (PyStatus_Exception(status) == 0) {
+  if (PyStatus_Exception(status) == 0)
     status = Py_InitializeFromConfig(&config);
-  }
   PyConfig_Clear(&config);
-  if (PyStatus_Exception(status) != 0) {
+  if (PyStatus_Exception(status) != 0)
     fail_start(status.err_msg == nullptr ? "initialization failed" : status.err_msg);
-  }
 }
 
-/// A str from UTF-8; empty, with an exception pending, when it is not valid.
+/// A str from UTF-8; if that is malformed, empty with an exception pending.
 object to_str(std::string_view utf8) {
   return object(PyUnicode_DecodeUTF8(utf8.data(), static_cast<Py_ssize_t>(utf8.size()), "strict"));
 }
 
-/// Kind and text that a call of the Python side came to.
+/// Reads kind and text from the result of a Python function.
 template_answer read_answer(const object& pair) {
   const char* kind = PyUnicode_AsUTF8(PyTuple_GetItem(pair.get(), 0));
-  PyObject* text = PyTuple_GetItem(pair.get(), 1); // belongs to the pair
+  PyObject* text = PyTuple_GetItem(pair.get(), 1); // borrowed from the pair
   template_answer out{kind == nullptr ? "" : kind, {}};
   if (PyBytes_Check(text)) {
     out.text.assign(PyBytes_AsString(text), static_cast<std::size_t>(PyBytes_Size(text)));
@@ -123,7 +119,7 @@ template_answer read_answer(const object& pair) {
   return out;
 }
 
-/// The Python side's functions. They live as long as the process.
+/// A function of the Python side; it lives as long as the process.
 PyObject* function_of(PyObject* module, const char* name) {
   PyObject* found = module == nullptr ? nullptr : PyObject_GetAttrString(module, name);
   if (found == nullptr) {
@@ -135,36 +131,36 @@ PyObject* function_of(PyObject* module, const char* name) {
 }
 
 PyObject* check_function = nullptr;
+PyObject* probe_function = nullptr;
 PyObject* render_function = nullptr;
 
-template_answer check(const template_message& request) {
+/// Calls a Python function that examines a template alone.
+template_answer judge(PyObject* function, const template_message& request) {
   const auto source = to_str(request[2]);
-  if (!source) {
+  if (!source)
     return {"template", take_exception()};
-  }
-  const object pair(PyObject_CallFunctionObjArgs(check_function, source.get(), nullptr));
+  const auto variables = to_str(request[5]);
+  if (!variables)
+    return {"template", take_exception()};
+  const object pair(PyObject_CallFunctionObjArgs(function, source.get(), variables.get(), nullptr));
   return pair ? read_answer(pair) : template_answer{"template", take_exception()};
 }
 
 template_answer render(const template_message& request) {
   const auto source = to_str(request[2]);
-  if (!source) {
+  if (!source)
     return {"template", take_exception()};
-  }
   const auto messages = to_str(request[3]);
   const auto tools = messages ? to_str(request[4]) : object();
   const auto variables = tools ? to_str(request[5]) : object();
   const auto extra = variables ? to_str(request[6]) : object();
-  if (!extra) {
+  if (!extra)
     return {"request", "the conversation is not valid UTF-8: " + take_exception()};
-  }
   const object pair(
       PyObject_CallFunction(render_function, "OOOOOOOl", source.get(), request[1] == "1" ? Py_True : Py_False,
                             messages.get(), tools.get(), variables.get(), extra.get(),
                             request[7] == "1" ? Py_True : Py_False, static_cast<long>(longest_prompt)));
-  return pair ? read_answer(pair)
-              : template_answer{"request",
-                                "the chat template cannot render this conversation: " + take_exception()};
+  return pair ? read_answer(pair) : template_answer{"request", take_exception()};
 }
 
 } // namespace
@@ -174,11 +170,14 @@ python_renderer::python_renderer() {
   const object code(Py_CompileString(jinja_environment_source, "jinja_environment.py", Py_file_input));
   const object module(code ? PyImport_ExecCodeModule("troupe_jinja_environment", code.get()) : nullptr);
   check_function = function_of(module.get(), "check");
+  probe_function = function_of(module.get(), "probe");
   render_function = function_of(module.get(), "render");
 }
 
 template_answer python_renderer::answer(const template_message& request) const {
-  return request[0] == "check" ? check(request) : render(request);
+  if (request[0] == "render")
+    return render(request);
+  return judge(request[0] == "check" ? check_function : probe_function, request);
 }
 
 } // namespace troupe::text

@@ -1,5 +1,4 @@
-// A filter in classic BPF, as seccomp(2) and the kernel's Documentation/userspace-api/seccomp_filter.rst
-// describe it.
+// A classic BPF filter; see seccomp(2) and the kernel's Documentation/userspace-api/seccomp_filter.rst.
 #include "services/gateway/template/syscall_filter.hpp"
 
 #include <cerrno>
@@ -26,7 +25,7 @@ constexpr std::uint32_t architecture = AUDIT_ARCH_AARCH64;
 #  error "the system calls of this architecture have to be named here"
 #endif
 
-/// Memory, time, signals that are already set up, randomness, the open sockets, and the end.
+/// Memory, time, existing signal handlers, randomness, the open sockets, and exit.
 constexpr std::uint32_t allowed[] = {
     __NR_brk,           __NR_madvise,      __NR_mremap,       __NR_munmap,       __NR_futex,
     __NR_clock_gettime, __NR_gettimeofday, __NR_rt_sigaction, __NR_rt_sigreturn, __NR_rt_sigprocmask,
@@ -34,7 +33,7 @@ constexpr std::uint32_t allowed[] = {
     __NR_read,          __NR_write,        __NR_recvfrom,     __NR_sendto,       __NR_restart_syscall,
     __NR_exit,          __NR_exit_group,
 };
-/// Allowed for memory that cannot be executed.
+/// Allowed for memory that is not executable.
 constexpr std::uint32_t allowed_without_exec[] = {__NR_mmap, __NR_mprotect};
 
 constexpr std::uint32_t allow = SECCOMP_RET_ALLOW;
@@ -48,13 +47,14 @@ sock_filter give(std::uint32_t action) {
   return BPF_STMT(BPF_RET | BPF_K, action);
 }
 
-/// Goes on with the next instruction where the loaded word is `value`, and else skips `count`.
+/// Continues with the next instruction if the loaded word is `value`; otherwise skips `count`.
 sock_filter unless_equal_skip(std::uint32_t value, std::uint8_t count) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, count);
 }
 
 std::vector<sock_filter> program() {
-  // The protection is the third argument of both mmap and mprotect; its low half, as machines here order it.
+  // The protection is the third argument of both mmap and mprotect; this is its low half on little-endian
+  // machines.
   constexpr auto protection = offsetof(seccomp_data, args) + 2 * sizeof(std::uint64_t);
   std::vector<sock_filter> out{load(offsetof(seccomp_data, arch)), unless_equal_skip(architecture, 1),
                                BPF_STMT(BPF_JMP | BPF_JA, 1), give(refuse), load(offsetof(seccomp_data, nr))};

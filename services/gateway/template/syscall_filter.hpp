@@ -1,11 +1,11 @@
-// The system calls that a template process keeps, as a seccomp filter.
+// The seccomp filter of a template process.
 #pragma once
 
 namespace troupe::text {
 
-/// From now on every system call of this thread but those that a single-threaded Python needs to compute, and
-/// to talk over the sockets that are open, fails with EPERM. Needs no_new_privs.
-/// @returns 0, or the errno that says why the kernel refuses
+/// From now on only the system calls that a single-threaded Python needs for computing, and for the open
+/// sockets, succeed in this thread. All others fail with EPERM. Needs no_new_privs.
+/// @returns 0, or the errno of the kernel's refusal
 int install_syscall_filter();
 
 } // namespace troupe::text

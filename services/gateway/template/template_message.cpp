@@ -13,33 +13,30 @@ namespace {
 
 using kind = message_error::kind;
 
-/// Waits until the socket is ready for `events`. @throws message_error when the deadline passes.
+/// Waits until the socket is ready for `events`.
+/// @throws message_error  the deadline passes
 void wait_for(int socket, short events, message_deadline deadline) {
   while (true) {
     int timeout = -1;
     if (deadline != no_deadline) {
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-      if (left.count() <= 0) {
+      if (left.count() <= 0)
         throw message_error(kind::late, "no answer in time");
-      }
       timeout = static_cast<int>(std::min<std::int64_t>(left.count(), 1'000'000));
     }
     pollfd wanted{socket, events, 0};
-    if (poll(&wanted, 1, timeout) > 0) {
+    if (poll(&wanted, 1, timeout) > 0)
       return;
-    }
   }
 }
 
-/// Whether the call is to be made again, once the socket is ready.
+/// Whether the call must be repeated; waits until the socket is ready for that.
 bool again(int socket, short events, message_deadline deadline) {
-  if (errno == EINTR) {
+  if (errno == EINTR)
     return true;
-  }
-  if (errno != EAGAIN && errno != EWOULDBLOCK) {
+  if (errno != EAGAIN && errno != EWOULDBLOCK)
     return false;
-  }
   wait_for(socket, events, deadline);
   return true;
 }
@@ -76,10 +73,9 @@ void receive_all(int socket, char* bytes, std::size_t size, message_deadline dea
 
 void send_message(int socket, std::span<const std::string_view> strings, message_deadline deadline) {
   std::vector<std::uint32_t> head{static_cast<std::uint32_t>(strings.size())};
-  for (const auto one : strings) {
+  for (const auto one : strings)
     head.push_back(static_cast<std::uint32_t>(one.size()));
-  }
-  // One write for what is short: most conversations.
+  // A short message, as most conversations are, takes one write.
   std::string first(reinterpret_cast<const char*>(head.data()), head.size() * sizeof(std::uint32_t));
   constexpr std::size_t short_string = 64UL << 10U;
   for (const auto one : strings) {
@@ -102,12 +98,10 @@ template_message receive_message(int socket, std::size_t num_strings, message_de
                                              + std::to_string(num_strings) + " are expected");
   }
   std::size_t total = 0;
-  for (std::size_t i = 1; i < head.size(); ++i) {
+  for (std::size_t i = 1; i < head.size(); ++i)
     total += head[i];
-  }
-  if (total > longest_message) {
+  if (total > longest_message)
     throw message_error(kind::malformed, "a message of " + std::to_string(total) + " bytes");
-  }
   template_message strings(num_strings);
   for (std::size_t i = 0; i < num_strings; ++i) {
     strings[i].resize(head[i + 1]);

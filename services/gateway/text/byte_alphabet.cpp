@@ -15,7 +15,7 @@ constexpr bool stands_for_itself(unsigned byte) {
 
 struct alphabet {
   std::array<std::string, 256> of_byte;
-  // The highest character is U+0143: 0x100 and one for each of the 68 other bytes.
+  // The highest character is U+0143: 0x100 plus the 68 unprintable bytes.
   std::array<std::int16_t, 0x144> to_byte{};
 
   alphabet() {
@@ -35,9 +35,8 @@ const alphabet& table() {
 }
 
 int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') {
+  if (c >= '0' && c <= '9')
     return c - '0';
-  }
   const int lower = c | 0x20;
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
@@ -46,16 +45,14 @@ int hex_digit(char c) noexcept {
 
 void append_byte_level(std::string& out, std::string_view bytes) {
   const auto& characters = table().of_byte;
-  for (const char c : bytes) {
+  for (const char c : bytes)
     out += characters[static_cast<std::uint8_t>(c)];
-  }
 }
 
 std::optional<std::uint8_t> byte_of_character(char32_t character) noexcept {
   const auto& bytes = table().to_byte;
-  if (character >= bytes.size() || bytes[character] < 0) {
+  if (character >= bytes.size() || bytes[character] < 0)
     return std::nullopt;
-  }
   return static_cast<std::uint8_t>(bytes[character]);
 }
 
@@ -64,9 +61,8 @@ std::optional<std::string> from_byte_level(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto c = decode_at(text, at);
     const auto byte = byte_of_character(c.value);
-    if (!byte) {
+    if (!byte)
       return std::nullopt;
-    }
     out += static_cast<char>(*byte);
     at += c.size;
   }
@@ -74,14 +70,12 @@ std::optional<std::string> from_byte_level(std::string_view text) {
 }
 
 std::optional<std::uint8_t> byte_of_fallback_token(std::string_view token) noexcept {
-  if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') {
+  if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>')
     return std::nullopt;
-  }
   const int high = hex_digit(token[3]);
   const int low = hex_digit(token[4]);
-  if (high < 0 || low < 0) {
+  if (high < 0 || low < 0)
     return std::nullopt;
-  }
   return static_cast<std::uint8_t>(high * 16 + low);
 }
 

@@ -1,3 +1,4 @@
+// Conversion between bytes and the tokens that stand for them: GPT-2's byte alphabet, byte-fallback tokens.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +8,17 @@
 
 namespace troupe::text {
 
-/// The printable characters that byte-level tokenizers write for bytes (GPT-2's table): printable Latin-1
-/// bytes stand for themselves, the others for U+0100 and up.
+/// Appends `bytes` in GPT-2's alphabet: printable Latin-1 bytes stand for themselves, the others become
+/// U+0100 and up.
 void append_byte_level(std::string& out, std::string_view bytes);
 
-/// The byte a character of that alphabet stands for.
+/// The byte for a character of that alphabet.
 std::optional<std::uint8_t> byte_of_character(char32_t character) noexcept;
 
-/// The bytes that @p text, all of it in that alphabet, stands for; nothing when a character is outside of it.
+/// The bytes for a `text` in that alphabet; empty when a character is outside of it.
 std::optional<std::string> from_byte_level(std::string_view text);
 
-/// The byte that a byte-fallback token such as `<0x0A>` stands for.
+/// The byte for a byte-fallback token such as `<0x0A>`.
 std::optional<std::uint8_t> byte_of_fallback_token(std::string_view token) noexcept;
 
 } // namespace troupe::text

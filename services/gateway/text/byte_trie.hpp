@@ -1,3 +1,4 @@
+// A trie over bytes: maps strings to values and finds all of them at a place of a text.
 #pragma once
 
 #include "services/gateway/text/flat_map.hpp"
@@ -9,14 +10,13 @@
 
 namespace troupe::text {
 
-/// Strings with a value each, found by walking a text byte by byte.
 class byte_trie {
  public:
   static constexpr std::int32_t no_value = -1;
 
   byte_trie() { root_.fill(none); }
 
-  /// The last value given to a string is kept. @p key must not be empty; @p value ≥ 0.
+  /// The last value given to a string is kept. `key` must not be empty; `value` ≥ 0.
   void insert(std::string_view key, std::int32_t value) {
     std::uint32_t node = none;
     for (const char c : key) {
@@ -24,11 +24,10 @@ class byte_trie {
       if (next == none) {
         next = static_cast<std::uint32_t>(values_.size());
         values_.push_back(no_value);
-        if (node == none) {
+        if (node == none)
           root_[byte(c)] = next;
-        } else {
+        else
           edges_.set(edge(node, c), next);
-        }
       }
       node = next;
     }
@@ -37,18 +36,16 @@ class byte_trie {
 
   bool empty() const noexcept { return values_.empty(); }
 
-  /// Calls found(length, value) for every string that @p text has at @p at, shortest first.
+  /// Calls found(length, value) for every string that starts at `at` in `text`, shortest first.
   template <class F>
   void for_each_prefix(std::string_view text, std::size_t at, F&& found) const {
     std::uint32_t node = none;
     for (std::size_t end = at; end < text.size(); ++end) {
       node = node == none ? root_[byte(text[end])] : child(node, text[end]);
-      if (node == none) {
+      if (node == none)
         return;
-      }
-      if (values_[node] != no_value) {
+      if (values_[node] != no_value)
         found(end + 1 - at, values_[node]);
-      }
     }
   }
 

@@ -1,5 +1,6 @@
 #include "services/gateway/text/charsmap.hpp"
 
+#include "services/gateway/text/base64.hpp"
 #include "services/gateway/text/text_error.hpp"
 #include "services/gateway/text/unicode.hpp"
 
@@ -8,7 +9,7 @@ namespace troupe::text {
 namespace {
 
 // A unit of a Darts-clone double array: label in the low byte and the sign bit, bit 8 "has a value", the
-// offset to the children above bit 10, scaled by 256 when bit 9 is set.
+// offset to the children above bit 10, scaled by 256 if bit 9 is set.
 constexpr std::uint32_t label_of(std::uint32_t unit) noexcept {
   return unit & 0x800000FFU;
 }
@@ -25,33 +26,6 @@ constexpr std::uint32_t value_of(std::uint32_t unit) noexcept {
   return unit & 0x7FFFFFFFU;
 }
 
-std::string decode_base64(std::string_view text) {
-  std::string out;
-  std::uint32_t bits = 0;
-  int count = 0;
-  while (text.ends_with('=')) {
-    text.remove_suffix(1);
-  }
-  for (const char c : text) {
-    const int value = c >= 'A' && c <= 'Z'   ? c - 'A'
-                      : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                      : c >= '0' && c <= '9' ? c - '0' + 52
-                      : c == '+'             ? 62
-                      : c == '/'             ? 63
-                                             : -1;
-    if (value < 0) {
-      throw text_error("not valid base64");
-    }
-    bits = (bits << 6U) | static_cast<std::uint32_t>(value);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      out += static_cast<char>((bits >> static_cast<unsigned>(count)) & 0xFFU);
-    }
-  }
-  return out;
-}
-
 std::uint32_t little_endian(std::string_view bytes, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) {
     return static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes[at + i]));
@@ -64,18 +38,15 @@ std::uint32_t little_endian(std::string_view bytes, std::size_t at) noexcept {
 charsmap::charsmap(std::string_view base64) {
   const std::string bytes = decode_base64(base64);
   const std::size_t trie_bytes = bytes.size() < 4 ? 0 : little_endian(bytes, 0);
-  if (trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes > bytes.size() - 4) {
+  if (trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes > bytes.size() - 4)
     throw text_error("the character map is truncated");
-  }
   units_.reserve(trie_bytes / 4);
-  for (std::size_t at = 4; at < 4 + trie_bytes; at += 4) {
+  for (std::size_t at = 4; at < 4 + trie_bytes; at += 4)
     units_.push_back(little_endian(bytes, at));
-  }
   replacements_ = bytes.substr(4 + trie_bytes);
   const auto scan = scan_utf8(replacements_);
-  if (scan.valid != replacements_.size()) {
+  if (scan.valid != replacements_.size())
     throw text_error("the character map's replacements are not valid UTF-8");
-  }
 }
 
 std::optional<std::string_view> charsmap::find(std::string_view text) const noexcept {
@@ -83,21 +54,17 @@ std::optional<std::string_view> charsmap::find(std::string_view text) const noex
   for (const char c : text) {
     const auto byte = static_cast<std::uint8_t>(c);
     at ^= byte;
-    if (byte == 0 || at >= units_.size() || label_of(units_[at]) != byte) {
+    if (byte == 0 || at >= units_.size() || label_of(units_[at]) != byte)
       return std::nullopt;
-    }
     const auto unit = units_[at];
     at ^= offset_of(unit);
-    if (at >= units_.size()) {
+    if (at >= units_.size())
       return std::nullopt;
-    }
     if (has_value(unit)) {
       const auto begin = static_cast<std::size_t>(value_of(units_[at]));
-      // A hostile map may point anywhere; only whole characters come back.
-      if (begin >= replacements_.size()
-          || (static_cast<std::uint8_t>(replacements_[begin]) & 0xC0U) == 0x80U) {
+      // An untrusted map may point anywhere; only whole characters are returned.
+      if (begin >= replacements_.size() || (static_cast<std::uint8_t>(replacements_[begin]) & 0xC0U) == 0x80U)
         return std::nullopt;
-      }
       const std::string_view rest = std::string_view(replacements_).substr(begin);
       return rest.substr(0, rest.find('\0'));
     }

@@ -1,3 +1,4 @@
+// SentencePiece's precompiled character map, as tokenizer.json contains it.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +10,20 @@
 
 namespace troupe::text {
 
-/// SentencePiece's precompiled character map: a double-array trie (Darts) from character sequences to their
-/// replacements. Immutable and thread-safe.
+/// A double-array trie (Darts) from character sequences to their replacements. Immutable and thread-safe.
 class charsmap {
  public:
-  /// @p base64 as in tokenizer.json. @throws text_error, without a place, when it is malformed.
+  /// @param base64  as in tokenizer.json
+  /// @throws text_error  it is malformed; the text names no place
   explicit charsmap(std::string_view base64);
 
-  /// The replacement of the shortest prefix of @p text that the map knows, if it knows one: Hugging Face
-  /// takes the first result of the prefix search for the whole.
+  /// The replacement for the shortest known prefix of `text`, or empty. Hugging Face also takes the first
+  /// result of the prefix search.
   std::optional<std::string_view> find(std::string_view text) const noexcept;
 
  private:
   std::vector<std::uint32_t> units_;
-  std::string replacements_; // each ends in a NUL
+  std::string replacements_; // each ends with a NUL
 };
 
 } // namespace troupe::text

@@ -10,28 +10,25 @@ namespace troupe::text {
 
 namespace {
 
-/// How many times @p character stands at the start (or the end) of @p text, at most @p most.
+/// How often `character` is repeated at the start (or the end) of `text`, at most `most`.
 std::size_t count_at_start(std::string_view text, std::string_view character, std::size_t most) {
   std::size_t n = 0;
-  for (; n < most && text.starts_with(character); ++n) {
+  for (; n < most && text.starts_with(character); ++n)
     text.remove_prefix(character.size());
-  }
   return n;
 }
 
 std::size_t count_at_end(std::string_view text, std::string_view character, std::size_t most) {
   std::size_t n = 0;
-  for (; n < most && text.ends_with(character); ++n) {
+  for (; n < most && text.ends_with(character); ++n)
     text.remove_suffix(character.size());
-  }
   return n;
 }
 
 std::string one_character(const json_view& json) {
   const auto& text = json.string();
-  if (text.empty() || utf8_size(text.front()) != text.size()) {
+  if (text.empty() || utf8_size(text.front()) != text.size())
     json.fail("one character is expected");
-  }
   return text;
 }
 
@@ -63,9 +60,8 @@ void decoder::read(const json_view& json, bool& fused) {
   step s{.what = kind::fuse, .pattern = {}, .content = {}};
   if (type == "Sequence") {
     const auto list = json.at("decoders");
-    for (std::size_t i = 0; i < list.array_size(); ++i) {
+    for (std::size_t i = 0; i < list.array_size(); ++i)
       read(list.item(i), fused);
-    }
     return;
   }
   if (type == "ByteLevel") {
@@ -99,9 +95,8 @@ std::string decoder::strip(const step& s, std::string_view token) {
 }
 
 std::string decoder::transform(const step& s, std::string_view token, bool first) {
-  if (s.what == kind::replace) {
+  if (s.what == kind::replace)
     return replace_all(*s.pattern, token, s.content);
-  }
   std::string out;
   // Metaspace.
   const std::string_view blank = first && s.drop_first ? "" : " ";
@@ -126,19 +121,16 @@ std::string decoder::bytes_of(std::string_view token) const {
     case kind::fuse:
       break;
     case kind::byte_level:
-      if (auto bytes = from_byte_level(text)) {
+      if (auto bytes = from_byte_level(text))
         return std::move(*bytes);
-      }
       return text;
     case kind::byte_fallback:
-      if (const auto byte = byte_of_fallback_token(text)) {
+      if (const auto byte = byte_of_fallback_token(text))
         return {static_cast<char>(*byte)};
-      }
       break;
     case kind::strip:
-      if (!s.fused) {
+      if (!s.fused)
         text = decoder::strip(s, text);
-      }
       break;
     case kind::replace:
     case kind::metaspace:
@@ -162,9 +154,8 @@ void decoder_stream::push(std::string_view token, std::string& out) {
 }
 
 void decoder_stream::flush(std::string& out) {
-  for (std::size_t step = 0; step < states_.size(); ++step) {
+  for (std::size_t step = 0; step < states_.size(); ++step)
     finish(step, out);
-  }
   states_.assign(states_.size(), {});
 }
 
@@ -175,7 +166,7 @@ void decoder_stream::feed(std::size_t step, std::string token, std::string& out)
   }
   const auto& s = source_->steps_[step];
   auto& state = states_[step];
-  const bool first = !state.started || s.fused; // pieces of one token are all of the first
+  const bool first = !state.started || s.fused; // all pieces of a fused token are the first
   state.started = true;
   if (s.waits) {
     state.held += token;
@@ -194,8 +185,7 @@ void decoder_stream::feed(std::size_t step, std::string token, std::string& out)
     break;
   }
   case decoder::kind::byte_fallback:
-    // One malformed byte spoils the whole run of byte tokens, so that nothing of it is certain before it
-    // ends.
+    // One malformed byte spoils its whole run of byte tokens, so none of the run is certain before it ends.
     if (const auto byte = byte_of_fallback_token(token)) {
       state.held += static_cast<char>(*byte);
     } else {
@@ -204,11 +194,10 @@ void decoder_stream::feed(std::size_t step, std::string token, std::string& out)
     }
     break;
   case decoder::kind::strip:
-    if (s.fused) {
+    if (s.fused)
       feed_strip(step, token, out);
-    } else {
+    else
       feed(step + 1, decoder::strip(s, token), out);
-    }
     break;
   case decoder::kind::replace:
   case decoder::kind::metaspace:
@@ -233,9 +222,8 @@ void decoder_stream::feed_byte_level(std::size_t step, std::string_view bytes, s
     }
   }
   held = std::string(rest);
-  if (!certain.empty()) {
+  if (!certain.empty())
     feed(step + 1, std::move(certain), out);
-  }
 }
 
 void decoder_stream::feed_strip(std::size_t step, std::string_view fragment, std::string& out) {
@@ -248,29 +236,26 @@ void decoder_stream::feed_strip(std::size_t step, std::string_view fragment, std
     state.taken += n;
     state.open = state.held.empty() && state.taken < s.start;
   }
-  // What may be stripped from the end waits for the end.
+  // Text at the end that may be stripped is held back.
   const auto kept = count_at_end(state.held, s.content, s.stop) * s.content.size();
   auto certain = state.held.substr(0, state.held.size() - kept);
   state.held.erase(0, certain.size());
-  if (!certain.empty()) {
+  if (!certain.empty())
     feed(step + 1, std::move(certain), out);
-  }
 }
 
 void decoder_stream::finish_byte_fallback(std::size_t step, std::string& out) {
   auto run = std::exchange(states_[step].held, {});
-  if (run.empty()) {
+  if (run.empty())
     return;
-  }
   if (scan_utf8(run).valid == run.size()) {
     feed(step + 1, std::move(run), out);
     return;
   }
   std::string replacement;
   append_utf8(replacement, replacement_character);
-  for (std::size_t i = 0; i < run.size(); ++i) {
+  for (std::size_t i = 0; i < run.size(); ++i)
     feed(step + 1, replacement, out);
-  }
 }
 
 void decoder_stream::finish(std::size_t step, std::string& out) {
@@ -281,27 +266,25 @@ void decoder_stream::finish(std::size_t step, std::string& out) {
     if (s.waits) {
       auto bytes = from_byte_level(held);
       feed(step + 1, to_valid_utf8(bytes ? *bytes : held), out);
-    } else if (!held.empty()) { // the start of a character
+    } else if (!held.empty()) { // incomplete character
       feed(step + 1, to_valid_utf8(held), out);
     }
     break;
   case decoder::kind::byte_fallback:
-    if (!s.waits) {
+    if (!s.waits)
       finish_byte_fallback(step, out);
-    } else if (const auto byte = byte_of_fallback_token(held)) {
+    else if (const auto byte = byte_of_fallback_token(held))
       feed(step + 1, to_valid_utf8(std::string(1, static_cast<char>(*byte))), out);
-    } else {
+    else
       feed(step + 1, std::exchange(held, {}), out);
-    }
     break;
   case decoder::kind::replace:
-    if (s.waits) {
+    if (s.waits)
       feed(step + 1, decoder::transform(s, held, true), out);
-    }
     break;
   case decoder::kind::join_with_blanks:
   case decoder::kind::fuse:
-  case decoder::kind::strip: // the held ones are those to strip
+  case decoder::kind::strip: // the held ones are to be stripped
   case decoder::kind::metaspace:
     break;
   }

@@ -1,3 +1,4 @@
+// The `decoder` of tokenizer.json: turns vocabulary entries into text.
 #pragma once
 
 #include "services/gateway/text/json_view.hpp"
@@ -14,24 +15,24 @@ namespace troupe::text {
 
 class decoder;
 
-/// One text being put together from tokens by a decoder, as far as it is certain. Not thread-safe.
+/// Decodes one sequence of tokens and returns text as soon as it is final. Not thread-safe.
 class decoder_stream {
  public:
-  /// @p source must outlive the stream. @p continues: text stands before it, so that what only the beginning
-  /// of a text loses (the blank of `▁there`) stays.
+  /// `source` must outlive the stream. With `continues`, the sequence follows other text: what is dropped
+  /// only at the beginning of a text (the blank of `▁there`) stays.
   explicit decoder_stream(const decoder& source, bool continues = false);
 
-  /// Takes the next token's string; appends what has become certain to @p out.
+  /// Adds the next token's string; appends the text that became final to `out`.
   void push(std::string_view token, std::string& out);
-  /// Ends the text: appends what was held back to @p out, and starts a new one.
+  /// Ends the text: appends held-back text to `out`, and starts a new one.
   void flush(std::string& out);
 
  private:
   struct progress {
     std::string held;      // bytes or text that a later token may complete or change
-    bool started = false;  // has seen a token
+    bool started = false;  // a token has been pushed
     std::size_t taken = 0; // characters stripped from the start
-    bool open = true;      // further characters may be stripped from the start
+    bool open = true;      // more characters may be stripped from the start
   };
 
   void feed(std::size_t step, std::string token, std::string& out);
@@ -44,16 +45,16 @@ class decoder_stream {
   std::vector<progress> states_;
 };
 
-/// The `decoder` of tokenizer.json: makes text of vocabulary entries. Immutable and thread-safe.
+/// One decoder. Immutable and thread-safe.
 class decoder {
  public:
-  /// No decoder: entries with blanks between them.
+  /// The default decoder: entries with blanks between them.
   decoder();
 
   /// @throws text_error naming what is missing, malformed or unsupported.
   explicit decoder(const json_view& json);
 
-  /// The bytes that @p token stands for in the middle of a text.
+  /// The bytes of `token` in the middle of a text.
   std::string bytes_of(std::string_view token) const;
 
  private:
@@ -64,13 +65,13 @@ class decoder {
   struct step {
     kind what;
     std::optional<regex> pattern; // replace
-    std::string content;          // replace: put in; strip, metaspace: the character
+    std::string content;          // replace: replacement; strip, metaspace: the character
     std::size_t start = 0;        // strip: at most this many at the start …
     std::size_t stop = 0;         // … and at the end
-    bool drop_first = false;      // metaspace: the first token's marks are no blanks
-    /// What comes in is one token in pieces, since an earlier step joins all tokens.
+    bool drop_first = false;      // metaspace: the marks of the first token are no blanks
+    /// The input is one token in pieces: an earlier step joins all tokens.
     bool fused = false;
-    /// Cannot work on pieces of a token: waits for all of it.
+    /// Needs the whole token: waits for the last piece.
     bool waits = false;
   };
 

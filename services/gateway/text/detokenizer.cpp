@@ -26,9 +26,8 @@ const std::string* detokenizer::entry_of(std::int32_t id) const {
 
 std::string detokenizer::push(std::int32_t id) {
   std::string out;
-  if (const auto* entry = entry_of(id)) {
+  if (const auto* entry = entry_of(id))
     stream_->push(*entry, out);
-  }
   return out;
 }
 

@@ -1,3 +1,4 @@
+// A hash map from 64-bit keys to small values, for tables that are mostly read.
 #pragma once
 
 #include <cstddef>
@@ -6,19 +7,16 @@
 
 namespace troupe::text {
 
-/// Hash map from 64-bit keys to small values for read-mostly tables: open addressing, at most half full. The
-/// key
-/// `~0` is reserved.
+/// Open addressing, at most half full. The key `~0` is reserved.
 template <class Value>
 class flat_map {
  public:
   explicit flat_map(std::size_t expected = 0) { rehash(slots_for(expected)); }
 
-  /// Sets the value of @p key and returns it; an existing one is overwritten.
+  /// Sets the value of `key`, replacing an existing one, and returns it.
   Value& set(std::uint64_t key, Value value) {
-    if ((size_ + 1) * 2 > slots_.size()) {
+    if ((size_ + 1) * 2 > slots_.size())
       rehash(slots_.size() * 2);
-    }
     auto& found = slots_[index_of(key)];
     if (found.key != key) {
       found.key = key;
@@ -43,9 +41,8 @@ class flat_map {
 
   static std::size_t slots_for(std::size_t expected) {
     std::size_t slots = 16;
-    while (slots < expected * 2) {
+    while (slots < expected * 2)
       slots *= 2;
-    }
     return slots;
   }
 
@@ -56,20 +53,17 @@ class flat_map {
     h = (h ^ (h >> 27U)) * 0x94D049BB133111EBULL;
     h ^= h >> 31U;
     std::size_t at = h & (slots_.size() - 1);
-    while (slots_[at].key != vacant && slots_[at].key != key) {
+    while (slots_[at].key != vacant && slots_[at].key != key)
       at = (at + 1) & (slots_.size() - 1);
-    }
     return at;
   }
 
   void rehash(std::size_t slots) {
     std::vector<slot> old(slots);
     old.swap(slots_);
-    for (const auto& s : old) {
-      if (s.key != vacant) {
+    for (const auto& s : old)
+      if (s.key != vacant)
         slots_[index_of(s.key)] = s;
-      }
-    }
   }
 
   std::vector<slot> slots_;

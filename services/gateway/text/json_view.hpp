@@ -1,3 +1,4 @@
+// A value inside a JSON file, with errors that name file and path.
 #pragma once
 
 #include "services/gateway/text/text_error.hpp"
@@ -12,7 +13,7 @@
 
 namespace troupe::text {
 
-/// A value inside a JSON file that knows where it is, so that every complaint names file and path.
+/// A value inside a JSON file together with its path.
 class json_view {
  public:
   json_view(const nlohmann::json& value, std::string file, std::string path = "");
@@ -52,7 +53,7 @@ class json_view {
   int depth_ = 0;
 };
 
-/// @throws text_error naming @p file and the byte where parsing stopped.
+/// @throws text_error naming `file` and the byte where parsing stopped.
 nlohmann::json parse_json(std::string_view text, const std::string& file);
 
 } // namespace troupe::text

@@ -1,3 +1,4 @@
+// Reads files of the model folder.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +7,8 @@
 
 namespace troupe::text {
 
-/// All of a file of the model folder; nothing when it does not exist.
-/// @throws text_error naming a file that cannot be read or has over 256 MiB.
+/// The content of a file; empty when it does not exist.
+/// @throws text_error naming a file that is unreadable or larger than 256 MiB
 std::optional<std::string> read_text_file(const std::filesystem::path& file);
 
 } // namespace troupe::text

@@ -1,3 +1,4 @@
+// Characters that are newer than PCRE2's Unicode tables.
 #pragma once
 
 #include <array>
@@ -7,9 +8,9 @@
 namespace troupe::text {
 
 // clang-format off
-/// Characters that Unicode 15, 15.1 and 16 assigned, by general category, as items of a PCRE2 class: Hugging Face's
-/// regular expressions know them, Debian's PCRE2 (Unicode 14) does not. From the Unicode Character Database. A letter
-/// alone stands for all of its categories.
+/// Characters that Unicode 15, 15.1 and 16 assigned, by general category, as items of a PCRE2 class. Hugging
+/// Face's regular expressions know them, Debian's PCRE2 (Unicode 14) does not. From the Unicode Character
+/// Database. A single letter stands for all of its categories.
 inline constexpr std::array<std::pair<std::string_view, std::string_view>, 18> newer_characters{{
     {"L",
      R"(\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3})"

@@ -19,7 +19,7 @@ bool is_ascii(std::string_view text) noexcept {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-/// Rewrites @p text character by character: put(out, character) appends what becomes of it.
+/// Rewrites `text` character by character: put(out, character) appends the replacement.
 template <class F>
 void rewrite_characters(std::string& text, std::size_t& from_first, F&& put) {
   std::string out;
@@ -30,9 +30,8 @@ void rewrite_characters(std::string& text, std::size_t& from_first, F&& put) {
     steps.step();
     const auto c = decode_at(text, at);
     put(out, c.value);
-    if (at < from_first) {
+    if (at < from_first)
       first_part = out.size();
-    }
     at += c.size;
   }
   from_first = first_part;
@@ -44,17 +43,15 @@ class unicode_form final : public normalizer {
   explicit unicode_form(normal_form form) : form_(form) {}
 
   void apply(std::string& text, std::size_t& from_first) const override {
-    if (is_ascii(text)) { // every form leaves ASCII alone
+    if (is_ascii(text)) // no form changes ASCII
       return;
-    }
-    if (from_first > 0) {
+    if (from_first > 0)
       from_first = normalized_size(text, from_first, form_);
-    }
     text = normalize(text, form_);
   }
 
-  /// Mathematical letters become ASCII's, and a Greek vowel of seven bytes becomes one of two. A test goes
-  /// through all characters.
+  /// Mathematical letters become ASCII, and a Greek vowel of seven bytes becomes one of two. A test tries all
+  /// characters.
   std::size_t most_shrinkage(bool& ascii) const override { return ascii ? 1 : 4; }
 
  private:
@@ -73,9 +70,8 @@ class lowercase final : public normalizer {
 class strip_accents final : public normalizer {
   void apply(std::string& text, std::size_t& from_first) const override {
     rewrite_characters(text, from_first, [](std::string& out, char32_t c) {
-      if (!is_combining_mark(c)) {
+      if (!is_combining_mark(c))
         append_utf8(out, c);
-      }
     });
   }
 
@@ -91,9 +87,8 @@ class nmt final : public normalizer {
       const bool blank = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680
                          || (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581
                          || c == 0xFEFF || c == 0xFFFD;
-      if (!dropped) {
+      if (!dropped)
         append_utf8(out, blank ? U' ' : c);
-      }
     });
   }
 
@@ -108,18 +103,16 @@ class strip final : public normalizer {
     std::size_t begin = 0;
     while (left_ && begin < text.size()) {
       const auto c = decode_at(text, begin);
-      if (!is_whitespace(c.value)) {
+      if (!is_whitespace(c.value))
         break;
-      }
       begin += c.size;
     }
     std::size_t end = begin; // behind the last character to keep
     for (std::size_t at = begin; at < text.size();) {
       const auto c = decode_at(text, at);
       at += c.size;
-      if (!right_ || !is_whitespace(c.value)) {
+      if (!right_ || !is_whitespace(c.value))
         end = at;
-      }
     }
     text = text.substr(begin, end - begin);
     from_first = std::min(from_first - std::min(begin, from_first), text.size());
@@ -157,23 +150,21 @@ class replace final : public normalizer {
   replace(regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
   void apply(std::string& text, std::size_t& from_first) const override {
-    if (from_first > 0) {
+    if (from_first > 0)
       from_first = replaced_size(text, from_first);
-    }
     text = replace_all(pattern_, text, content_);
   }
 
   std::size_t most_shrinkage(bool& ascii) const override {
     const auto& literal = pattern_.literal();
-    if (literal.empty() || content_.empty()) { // an expression may match any number of bytes
+    if (literal.empty() || content_.empty()) // an expression may match any number of bytes
       return 0;
-    }
     ascii = ascii && is_ascii(content_);
     return (literal.size() + content_.size() - 1) / content_.size();
   }
 
  private:
-  /// How much of the result comes from the first @p size bytes of @p text. What is put in counts as coming
+  /// How much of the result comes from the first `size` bytes of `text`. What is put in counts as coming
   /// from the last character that it stands for.
   std::size_t replaced_size(std::string_view text, std::size_t size) const {
     std::size_t out = 0;
@@ -182,9 +173,8 @@ class replace final : public normalizer {
     for (auto found = pattern_.next(text, at); found && found->begin < size;
          found = pattern_.next(text, at)) {
       out += found->begin - done;
-      if (found->end > size) {
+      if (found->end > size)
         return out;
-      }
       out += content_.size();
       done = found->end;
     }
@@ -239,16 +229,16 @@ class precompiled final : public normalizer {
     }
   }
 
-  /// What replaces some characters comes from them one by one, and what is more of it from the last.
+  /// Each replaced character corresponds to one of `from`; the rest of the replacement corresponds to the
+  /// last.
   static void append_aligned(result& out, std::string_view from, std::string_view to,
                              std::size_t from_first) {
     for (std::size_t source = 0; !to.empty();) {
       const auto size = std::min(utf8_size(to.front()), to.size());
       out.text += to.substr(0, size);
       to.remove_prefix(size);
-      if (source < from_first) {
+      if (source < from_first)
         out.from_first = out.text.size();
-      }
       const auto next = source + utf8_size(from[source]);
       source = next < from.size() ? next : source;
     }
@@ -278,14 +268,13 @@ class byte_level final : public normalizer {
 class sequence final : public normalizer {
  public:
   explicit sequence(const json_view& list) {
-    for (std::size_t i = 0; i < list.array_size(); ++i) {
+    for (std::size_t i = 0; i < list.array_size(); ++i)
       steps_.push_back(make_normalizer(list.item(i)));
-    }
   }
 
   void apply(std::string& text, std::size_t& from_first) const override {
     for (const auto& step : steps_) {
-      check_work_limit(); // each may double the text
+      check_work_limit(); // each step may double the text
       step->apply(text, from_first);
     }
   }
@@ -293,13 +282,12 @@ class sequence final : public normalizer {
   std::size_t most_shrinkage(bool& ascii) const override {
     constexpr std::size_t beyond_use = 1000;
     std::size_t most = 1;
-    for (const auto& step : steps_) {
+    for (const auto& step : steps_)
       most = std::min(most * step->most_shrinkage(ascii), beyond_use);
-    }
     return most == beyond_use ? 0 : most;
   }
 
-  /// What comes behind may write other characters.
+  /// Earlier steps may write other characters.
   bool is_byte_level() const override { return !steps_.empty() && steps_.back()->is_byte_level(); }
 
  private:
@@ -310,33 +298,26 @@ class sequence final : public normalizer {
 
 std::unique_ptr<const normalizer> make_normalizer(const json_view& json) {
   const auto& type = json.at("type").string();
-  if (type == "Sequence") {
+  if (type == "Sequence")
     return std::make_unique<sequence>(json.at("normalizers"));
-  }
   if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
     return std::make_unique<unicode_form>(type == "NFC"    ? normal_form::nfc
                                           : type == "NFD"  ? normal_form::nfd
                                           : type == "NFKC" ? normal_form::nfkc
                                                            : normal_form::nfkd);
   }
-  if (type == "Lowercase") {
+  if (type == "Lowercase")
     return std::make_unique<lowercase>();
-  }
-  if (type == "StripAccents") {
+  if (type == "StripAccents")
     return std::make_unique<strip_accents>();
-  }
-  if (type == "Nmt") {
+  if (type == "Nmt")
     return std::make_unique<nmt>();
-  }
-  if (type == "Strip") {
+  if (type == "Strip")
     return std::make_unique<strip>(json.at("strip_left").boolean(), json.at("strip_right").boolean());
-  }
-  if (type == "Prepend") {
+  if (type == "Prepend")
     return std::make_unique<prepend>(json.at("prepend").string());
-  }
-  if (type == "Replace") {
+  if (type == "Replace")
     return std::make_unique<replace>(read_pattern(json.at("pattern")), json.at("content").string());
-  }
   if (type == "Precompiled") {
     const auto map = json.at("precompiled_charsmap");
     try {
@@ -345,9 +326,8 @@ std::unique_ptr<const normalizer> make_normalizer(const json_view& json) {
       map.fail(e.what());
     }
   }
-  if (type == "ByteLevel") {
+  if (type == "ByteLevel")
     return std::make_unique<byte_level>();
-  }
   json.fail("normalizer type '" + type + "' is not supported");
 }
 

@@ -1,3 +1,4 @@
+// The `normalizer` of tokenizer.json: rewrites a text before it is split.
 #pragma once
 
 #include "services/gateway/text/json_view.hpp"
@@ -8,19 +9,19 @@
 
 namespace troupe::text {
 
-/// The `normalizer` of tokenizer.json: rewrites a text before it is split. Immutable and thread-safe.
+/// Interface of all normalizers. Immutable and thread-safe.
 class normalizer {
  public:
   virtual ~normalizer() = default;
 
-  /// Rewrites @p text, valid UTF-8. @p from_first as in piece, kept up to date.
+  /// Rewrites `text`, valid UTF-8. Updates `from_first`, which is as in piece.
   virtual void apply(std::string& text, std::size_t& from_first) const = 0;
 
-  /// How many bytes may become one, at most; 0: any number, where characters are removed.
-  /// @param ascii  whether the text is ASCII alone; then, whether what becomes of it is
+  /// Most bytes that may become one; 0: unbounded, because characters are removed.
+  /// @param ascii  whether the text is pure ASCII; set to whether the result is
   virtual std::size_t most_shrinkage(bool& ascii) const = 0;
 
-  /// Whether it writes the byte-level alphabet.
+  /// Whether the result is in the byte-level alphabet.
   virtual bool is_byte_level() const { return false; }
 };
 

@@ -22,9 +22,8 @@ std::string replace_all(const regex& pattern, std::string_view text, std::string
     out += text.substr(done, found->begin - done);
     out += content;
     done = found->end;
-    if (out.size() > longest) {
+    if (out.size() > longest)
       throw text_error("a Replace of tokenizer.json makes more than 256 MiB of this text");
-    }
   }
   out += text.substr(done);
   return out;

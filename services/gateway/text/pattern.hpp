@@ -1,3 +1,4 @@
+// The `pattern` members of tokenizer.json, and replacing their matches.
 #pragma once
 
 #include "services/gateway/text/json_view.hpp"
@@ -8,11 +9,13 @@
 
 namespace troupe::text {
 
-/// A `pattern` member: `{"String": …}` or `{"Regex": …}`. @throws text_error naming what is wrong.
+/// Reads `{"String": …}` or `{"Regex": …}`.
+/// @throws text_error naming what is wrong
 regex read_pattern(const json_view& json);
 
-/// @p text with @p content in place of every match. @throws text_error when that would be over 256 MiB: a
-/// hostile tokenizer.json can multiply a text many times over.
+/// `text` with every match replaced by `content`.
+/// @throws text_error  the result exceeds 256 MiB: a hostile tokenizer.json can multiply a text many times
+/// over
 std::string replace_all(const regex& pattern, std::string_view text, std::string_view content);
 
 } // namespace troupe::text

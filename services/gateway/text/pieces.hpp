@@ -1,3 +1,4 @@
+// A text cut into pieces on its way to the tokenizer's model.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +10,19 @@
 
 namespace troupe::text {
 
-/// Part of a text on its way to the model.
+/// One part of a text.
 struct piece {
   static constexpr std::int32_t to_encode = -1;
 
   std::size_t begin = 0;
   std::size_t end = 0;
-  /// Bytes at the start of the piece that come from the very first character of the input (the prefix put
-  /// before it included), at most all of it: what Metaspace's "first" scheme asks for.
+  /// Leading bytes of the piece that come from the first character of the input, including the prefix put
+  /// before it. Metaspace's "first" scheme uses it.
   std::size_t from_first = 0;
-  std::int32_t id = to_encode; ///< a token already, when not negative
+  std::int32_t id = to_encode; ///< a token that is already known, unless negative
 };
 
-/// A text and its pieces, in order and without gaps between what is still to be encoded.
+/// A text and its pieces, in order; those still to be encoded are contiguous.
 struct pieces {
   std::string text;
   std::vector<piece> list;
@@ -31,8 +32,8 @@ struct pieces {
   }
 };
 
-/// The part of @p whole from @p begin to @p end (offsets in the text), with its share of from_first: what the
-/// first character became may be cut in several parts.
+/// The part of `whole` from `begin` to `end` (offsets in the text), with its share of from_first: the result
+/// of the first character may be cut in several parts.
 inline piece part_of(const piece& whole, std::size_t begin, std::size_t end) {
   const std::size_t before = begin - whole.begin;
   const std::size_t from_first = before < whole.from_first ? whole.from_first - before : 0;

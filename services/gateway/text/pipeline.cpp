@@ -12,25 +12,28 @@ namespace troupe::text {
 
 namespace {
 
-const nlohmann::json& empty_array() {
-  static const nlohmann::json instance = nlohmann::json::array();
-  return instance;
-}
-
 std::size_t count_characters(std::string_view utf8) {
   return static_cast<std::size_t>(std::count_if(
       utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
+encoding_steps read_steps(const json_view& json) {
+  return {json.has("normalizer") ? make_normalizer(json.at("normalizer")) : nullptr,
+          json.has("pre_tokenizer") ? make_pre_tokenizer(json.at("pre_tokenizer")) : nullptr,
+          make_model(json.at("model"))};
+}
+
 } // namespace
 
 pipeline::pipeline(const json_view& json, const tokenizer_config& config)
-    : normalizer_(json.has("normalizer") ? make_normalizer(json.at("normalizer")) : nullptr),
-      pre_tokenizer_(json.has("pre_tokenizer") ? make_pre_tokenizer(json.at("pre_tokenizer")) : nullptr),
-      model_(make_model(json.at("model"))),
-      added_(json.has("added_tokens") ? json.at("added_tokens")
-                                      : json_view(empty_array(), json.file(), "/added_tokens"),
-             model_->entries(), normalizer_.get()),
+    : pipeline(read_steps(json), json, config, added_tokens::ids::of_places) {}
+
+pipeline::pipeline(encoding_steps steps, const json_view& json, const tokenizer_config& config,
+                   added_tokens::ids from)
+    : normalizer_(std::move(steps.normalize)),
+      pre_tokenizer_(std::move(steps.pre_tokenize)),
+      model_(std::move(steps.encode)),
+      added_(json, config, model_->entries(), normalizer_.get(), from),
       post_(json.has("post_processor") ? post_processor(json.at("post_processor")) : post_processor()),
       decoder_(json.has("decoder") ? decoder(json.at("decoder")) : decoder()) {
   const auto id_named = [&](const char* name) -> std::optional<std::int32_t> {
@@ -49,17 +52,16 @@ pipeline::pipeline(const json_view& json, const tokenizer_config& config)
   longest_ascii_id_ = longest * (normalizer_ ? normalizer_->most_shrinkage(ascii) : 1);
 }
 
-/// Bytes of a normalized text that one id stands for, at most; 0: any number.
+/// Most bytes of a normalized text that one id stands for; 0: unbounded.
 std::size_t pipeline::longest_id() const {
   const bool byte_level =
       (pre_tokenizer_ && pre_tokenizer_->is_byte_level()) || (normalizer_ && normalizer_->is_byte_level());
   const auto longest_added = added_.longest();
   if (!longest_added || (pre_tokenizer_ && !pre_tokenizer_->keeps_all()) || !model_->covers_all(byte_level)
-      || !post_.keeps_sequence()) {
+      || !post_.keeps_sequence())
     return 0;
-  }
   constexpr std::size_t longest_character = 4; // an unknown one is an id
-  // In the byte-level alphabet a character stands for a byte, although it may have two.
+  // A character of the byte-level alphabet stands for one byte, although it may have two.
   const auto longest_entry = model_->entries().longest(
       [byte_level](std::string_view entry) { return byte_level ? count_characters(entry) : entry.size(); });
   return std::max({longest_character, longest_entry, *longest_added});
@@ -72,18 +74,16 @@ std::size_t pipeline::fewest_ids(std::string_view text) const {
   return longest == 0 ? 0 : (text.size() + longest - 1) / longest;
 }
 
-/// What tokenizer_config.json says of BOS and EOS goes before tokenizer.json's post-processor.
+/// BOS and EOS of tokenizer_config.json replace tokenizer.json's post-processor.
 void pipeline::add_ends(const tokenizer_config& config) {
   const auto wanted = config.ends();
-  if (!wanted) {
+  if (!wanted)
     return;
-  }
   const auto id_of_end = [&](bool added, const char* token,
                              std::optional<std::int32_t> id) -> std::optional<std::int32_t> {
     const auto name = config.special_token(token);
-    if (!added || !name) { // without such a token there is none to add
+    if (!added || !name) // no such token to add
       return std::nullopt;
-    }
     if (!id) {
       const auto file = config.file();
       const auto said = "add_" + std::string(token);
@@ -123,9 +123,8 @@ std::unique_ptr<word_cache> pipeline::take_cache() const {
 void pipeline::give_back(std::unique_ptr<word_cache> cache) const {
   constexpr std::size_t most_caches = 16;
   const std::scoped_lock lock(mutex_);
-  if (caches_.size() < most_caches) {
+  if (caches_.size() < most_caches)
     caches_.push_back(std::move(cache));
-  }
 }
 
 void pipeline::encode_piece(std::string_view piece, word_cache& cache, std::vector<std::int32_t>& ids) const {
@@ -133,9 +132,8 @@ void pipeline::encode_piece(std::string_view piece, word_cache& cache, std::vect
     model_->encode(piece, ids);
     return;
   }
-  if (cache.append(piece, ids)) {
+  if (cache.append(piece, ids))
     return;
-  }
   const auto before = ids.size();
   model_->encode(piece, ids);
   cache.remember(piece, ids.data() + before, ids.size() - before);
@@ -147,27 +145,23 @@ void pipeline::encode_normalized(std::string text, std::size_t from_first, word_
   cut.text = std::move(text);
   const piece whole{0, cut.text.size(), from_first, piece::to_encode};
   cut.list = added_.split_normalized(cut.text);
-  for (auto& p : cut.list) {
-    if (p.id == piece::to_encode) {
+  for (auto& p : cut.list)
+    if (p.id == piece::to_encode)
       p = part_of(whole, p.begin, p.end);
-    }
-  }
-  if (pre_tokenizer_) {
+  if (pre_tokenizer_)
     pre_tokenizer_->apply(cut);
-  }
-  limited_steps steps(64); // most pieces are a word
+  limited_steps steps(64); // a step is a piece, mostly a word
   for (const auto& p : cut.list) {
     steps.step();
-    if (p.id != piece::to_encode) {
+    if (p.id != piece::to_encode)
       ids.push_back(p.id);
-    } else if (p.begin < p.end) {
+    else if (p.begin < p.end)
       encode_piece(cut.view(p), cache, ids);
-    }
   }
 }
 
 std::vector<std::int32_t> pipeline::encode(std::string_view text) const {
-  // Given back however the encoding ends.
+  // Returns the cache even if the encoding throws.
   const auto give = [this](word_cache* used) { give_back(std::unique_ptr<word_cache>(used)); };
   const std::unique_ptr<word_cache, decltype(give)> cache(take_cache().release(), give);
   std::vector<std::int32_t> ids;
@@ -179,9 +173,8 @@ std::vector<std::int32_t> pipeline::encode(std::string_view text) const {
     }
     std::string part(text.substr(p.begin, p.end - p.begin));
     std::size_t from_first = p.begin == 0 ? utf8_size(part.front()) : 0;
-    if (normalizer_) {
+    if (normalizer_)
       normalizer_->apply(part, from_first);
-    }
     encode_normalized(std::move(part), from_first, *cache, ids);
   }
   return ids;

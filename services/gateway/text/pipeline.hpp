@@ -1,3 +1,4 @@
+// The encoding and decoding steps of one tokenizer, put together.
 #pragma once
 
 #include "services/gateway/text/added_tokens.hpp"
@@ -19,20 +20,31 @@
 
 namespace troupe::text {
 
-/// The steps of one tokenizer.json and what tokenizer_config.json adds. Immutable but for the caches, and
-/// thread-safe.
+/// What splits a text into ids.
+struct encoding_steps {
+  std::unique_ptr<const normalizer> normalize = nullptr;       // may be null
+  std::unique_ptr<const pre_tokenizer> pre_tokenize = nullptr; // may be null
+  std::unique_ptr<const model> encode;
+};
+
+/// The steps of tokenizer.json, with the additions of tokenizer_config.json. Immutable except for the caches,
+/// and thread-safe.
 class pipeline {
  public:
   /// @throws text_error naming what is missing, malformed or unsupported.
   pipeline(const json_view& json, const tokenizer_config& config);
 
-  /// Ids of @p text, valid UTF-8, without the post-processor's.
+  /// The same for a model that is stored in another file than tokenizer.json: `json` has the rest.
+  pipeline(encoding_steps steps, const json_view& json, const tokenizer_config& config,
+           added_tokens::ids from);
+
+  /// Ids of `text`, valid UTF-8, without those of the post-processor.
   std::vector<std::int32_t> encode(std::string_view text) const;
 
-  /// A number of ids that encode gives for @p text at least; 0 where nothing is known.
+  /// A lower bound on the number of ids that encode returns for `text`; 0 where none is known.
   std::size_t fewest_ids(std::string_view text) const;
 
-  /// What the decoder is given for @p id; null outside the vocabulary.
+  /// The decoder's input for `id`; null outside the vocabulary.
   const std::string* decoder_token(std::int32_t id) const noexcept;
 
   struct named_ids {
@@ -70,11 +82,11 @@ class pipeline {
   post_processor post_;
   decoder decoder_;
   named_ids named_;
-  // Bytes of a text that one id stands for, at most; 0: any number.
+  // Most bytes of a text that one id stands for; 0: unbounded.
   std::size_t longest_id_ = 0;
-  std::size_t longest_ascii_id_ = 0; // of an ASCII text
+  std::size_t longest_ascii_id_ = 0; // the same for pure ASCII
 
-  // One for each encode at the same time: no lock is held while one is in use.
+  // One cache for each concurrent encode: no lock is held while one is in use.
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<word_cache>> caches_;
 };

@@ -7,13 +7,11 @@ namespace troupe::text {
 
 post_processor::post_processor(std::optional<std::int32_t> bos, std::optional<std::int32_t> eos) {
   std::vector<std::int32_t> around;
-  if (bos) {
+  if (bos)
     around.push_back(*bos);
-  }
   around.push_back(sequence_slot);
-  if (eos) {
+  if (eos)
     around.push_back(*eos);
-  }
   templates_.push_back(std::move(around));
 }
 
@@ -25,9 +23,8 @@ void post_processor::read(const json_view& json) {
   const auto& type = json.at("type").string();
   if (type == "Sequence") {
     const auto list = json.at("processors");
-    for (std::size_t i = 0; i < list.array_size(); ++i) {
+    for (std::size_t i = 0; i < list.array_size(); ++i)
       read(list.item(i));
-    }
   } else if (type == "TemplateProcessing") {
     read_template(json);
   } else if (type == "RobertaProcessing" || type == "BertProcessing") {
@@ -37,7 +34,7 @@ void post_processor::read(const json_view& json) {
       return pair.item(1).token_id();
     };
     templates_.push_back({id_of("cls"), sequence_slot, id_of("sep")});
-  } else if (type != "ByteLevel") { // which only trims offsets
+  } else if (type != "ByteLevel") { // ByteLevel only trims offsets
     json.fail("post-processor type '" + type + "' is not supported");
   }
 }
@@ -49,21 +46,18 @@ void post_processor::read_template(const json_view& json) {
     const auto piece = pieces.item(i);
     if (piece.has("Sequence")) {
       const auto id = piece.at("Sequence").at("id");
-      if (id.string() != "A") {
+      if (id.string() != "A")
         id.fail("a single sequence is 'A'");
-      }
       out.push_back(sequence_slot);
       continue;
     }
     const auto name = piece.at("SpecialToken").at("id");
     const auto known = json.at("special_tokens");
-    if (!known.has(name.string())) {
+    if (!known.has(name.string()))
       name.fail("'" + name.string() + "' is not among special_tokens");
-    }
     const auto ids = known.at(name.string()).at("ids");
-    for (std::size_t k = 0; k < ids.array_size(); ++k) {
+    for (std::size_t k = 0; k < ids.array_size(); ++k)
       out.push_back(ids.item(k).token_id());
-    }
   }
   templates_.push_back(std::move(out));
 }
@@ -78,13 +72,11 @@ std::vector<std::int32_t> post_processor::apply(std::vector<std::int32_t> ids) c
   for (const auto& t : templates_) {
     std::vector<std::int32_t> out;
     out.reserve(ids.size() + t.size());
-    for (const auto id : t) {
-      if (id == sequence_slot) {
+    for (const auto id : t)
+      if (id == sequence_slot)
         out.insert(out.end(), ids.begin(), ids.end());
-      } else {
+      else
         out.push_back(id);
-      }
-    }
     ids = std::move(out);
   }
   return ids;

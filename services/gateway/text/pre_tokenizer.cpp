@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Cuts every open piece: find(text of the piece, stretches) fills in its stretches.
+/// Cuts every piece that is not a token yet: find(text of the piece, stretches) fills in its stretches.
 template <class F>
 void cut_pieces(pieces& text, split_behavior behavior, F&& find) {
   std::vector<piece> out;
@@ -40,9 +40,8 @@ void cut_pieces(pieces& text, split_behavior behavior, F&& find) {
 }
 
 void add_gap(std::vector<stretch>& out, std::size_t begin, std::size_t end, bool inverted) {
-  if (begin < end) {
+  if (begin < end)
     out.push_back({begin, end, inverted});
-  }
 }
 
 void find_stretches(const regex& pattern, std::string_view text, bool inverted, std::vector<stretch>& out) {
@@ -56,7 +55,7 @@ void find_stretches(const regex& pattern, std::string_view text, bool inverted, 
   add_gap(out, done, text.size(), inverted);
 }
 
-/// One match for each character that @p matches says yes to.
+/// Returns one match for each character that `matches` accepts.
 template <class F>
 void find_characters(std::string_view text, F&& matches, std::vector<stretch>& out) {
   std::size_t done = 0;
@@ -72,16 +71,15 @@ void find_characters(std::string_view text, F&& matches, std::vector<stretch>& o
   add_gap(out, done, text.size(), false);
 }
 
-/// Rewrites every open piece into a new text: put(out, text of the piece, the piece) appends it and says how
-/// much of it counts as coming from the first character.
+/// Rewrites every piece that is not a token yet: put(out, text of the piece, the piece) appends the new text
+/// and returns how much of it counts as coming from the first character.
 template <class F>
 void rewrite_pieces(pieces& text, F&& put) {
   std::string out;
   out.reserve(text.text.size() * 2);
   for (auto& p : text.list) {
-    if (p.id != piece::to_encode) {
+    if (p.id != piece::to_encode)
       continue;
-    }
     check_work_limit();
     const auto begin = out.size();
     p.from_first = put(out, text.view(p), p);
@@ -113,9 +111,8 @@ class split final : public pre_tokenizer {
 class byte_level_split final : public pre_tokenizer {
  public:
   byte_level_split(bool add_prefix_space, bool use_regex) : add_prefix_space_(add_prefix_space) {
-    if (use_regex) {
+    if (use_regex)
       pattern_ = regex::from_pattern(gpt2_pattern);
-    }
   }
 
   void apply(pieces& text) const override {
@@ -165,19 +162,16 @@ class metaspace final : public pre_tokenizer {
       const bool marked = view.starts_with(' ') || view.starts_with(replacement_);
       const bool prefixed =
           !marked && (scheme_ == prefix::always || (scheme_ == prefix::first && p.from_first > 0));
-      if (prefixed) {
+      if (prefixed)
         out += replacement_;
-      }
       std::size_t from_first = 0;
       for (std::size_t at = 0; at < view.size(); ++at) {
-        if (view[at] == ' ') {
+        if (view[at] == ' ')
           out += replacement_;
-        } else {
+        else
           out += view[at];
-        }
-        if (at < p.from_first) {
+        if (at < p.from_first)
           from_first = out.size() - begin;
-        }
       }
       return from_first;
     });
@@ -218,7 +212,7 @@ class character_split final : public pre_tokenizer {
   split_behavior behavior_;
 };
 
-/// Runs of word characters, and runs of what is neither word nor blank; blanks go.
+/// Separates runs of word characters from runs of characters that are neither word nor blank; removes blanks.
 class whitespace final : public pre_tokenizer {
   void apply(pieces& text) const override {
     cut_pieces(text, split_behavior::removed, [](std::string_view view, std::vector<stretch>& out) {
@@ -230,11 +224,10 @@ class whitespace final : public pre_tokenizer {
       for (std::size_t at = 0; at < view.size();) {
         const auto c = decode_at(view, at);
         const auto next = kind_of(c.value);
-        if (next == current && !out.empty()) {
+        if (next == current && !out.empty())
           out.back().end = at + c.size;
-        } else {
+        else
           out.push_back({at, at + c.size, next == kind::blank});
-        }
         current = next;
         at += c.size;
       }
@@ -247,15 +240,16 @@ class whitespace final : public pre_tokenizer {
 class split_sequence final : public pre_tokenizer {
  public:
   explicit split_sequence(const json_view& list) {
-    for (std::size_t i = 0; i < list.array_size(); ++i) {
+    for (std::size_t i = 0; i < list.array_size(); ++i)
       steps_.push_back(make_pre_tokenizer(list.item(i)));
-    }
   }
 
+  explicit split_sequence(std::vector<std::unique_ptr<const pre_tokenizer>> steps)
+      : steps_(std::move(steps)) {}
+
   void apply(pieces& text) const override {
-    for (const auto& step : steps_) {
+    for (const auto& step : steps_)
       step->apply(text);
-    }
   }
 
   bool keeps_all() const override {
@@ -273,22 +267,19 @@ class split_sequence final : public pre_tokenizer {
 std::unique_ptr<const pre_tokenizer> make_metaspace(const json_view& json) {
   const auto replacement = json.at("replacement");
   const auto& text = replacement.string();
-  if (text.empty() || utf8_size(text.front()) != text.size()) {
+  if (text.empty() || utf8_size(text.front()) != text.size())
     replacement.fail("one character is expected");
-  }
   const auto name = json.string_or("prepend_scheme", "always");
   auto scheme = metaspace::prefix::always;
-  if (name == "first") {
+  if (name == "first")
     scheme = metaspace::prefix::first;
-  } else if (name == "never") {
+  else if (name == "never")
     scheme = metaspace::prefix::never;
-  } else if (name != "always") {
+  else if (name != "always")
     json.at("prepend_scheme").fail("prepend scheme '" + name + "' is not supported");
-  }
-  if (!json.boolean_or("add_prefix_space", true)) { // files from before the schemes
-    if (json.has("prepend_scheme") && scheme != metaspace::prefix::never) {
+  if (!json.boolean_or("add_prefix_space", true)) { // files older than the schemes
+    if (json.has("prepend_scheme") && scheme != metaspace::prefix::never)
       json.at("add_prefix_space").fail("false contradicts prepend_scheme '" + name + "'");
-    }
     scheme = metaspace::prefix::never;
   }
   return std::make_unique<metaspace>(decode_at(text, 0).value, scheme, json.boolean_or("split", true));
@@ -298,9 +289,8 @@ std::unique_ptr<const pre_tokenizer> make_metaspace(const json_view& json) {
 
 std::unique_ptr<const pre_tokenizer> make_pre_tokenizer(const json_view& json) {
   const auto& type = json.at("type").string();
-  if (type == "Sequence") {
+  if (type == "Sequence")
     return std::make_unique<split_sequence>(json.at("pretokenizers"));
-  }
   if (type == "ByteLevel") {
     return std::make_unique<byte_level_split>(json.at("add_prefix_space").boolean(),
                                               json.boolean_or("use_regex", true));
@@ -309,9 +299,8 @@ std::unique_ptr<const pre_tokenizer> make_pre_tokenizer(const json_view& json) {
     return std::make_unique<split>(read_pattern(json.at("pattern")), read_split_behavior(json.at("behavior")),
                                    json.at("invert").boolean());
   }
-  if (type == "Metaspace") {
+  if (type == "Metaspace")
     return make_metaspace(json);
-  }
   if (type == "Digits") {
     return std::make_unique<character_split>(is_numeric, json.boolean_or("individual_digits", false)
                                                              ? split_behavior::isolated
@@ -322,13 +311,15 @@ std::unique_ptr<const pre_tokenizer> make_pre_tokenizer(const json_view& json) {
                                                                  ? read_split_behavior(json.at("behavior"))
                                                                  : split_behavior::isolated);
   }
-  if (type == "WhitespaceSplit") {
+  if (type == "WhitespaceSplit")
     return std::make_unique<character_split>(is_whitespace, split_behavior::removed);
-  }
-  if (type == "Whitespace") {
+  if (type == "Whitespace")
     return std::make_unique<whitespace>();
-  }
   json.fail("pre-tokenizer type '" + type + "' is not supported");
+}
+
+std::unique_ptr<const pre_tokenizer> make_sequence(std::vector<std::unique_ptr<const pre_tokenizer>> steps) {
+  return std::make_unique<split_sequence>(std::move(steps));
 }
 
 } // namespace troupe::text

@@ -15,8 +15,8 @@ namespace troupe::text {
 
 namespace {
 
-// Generous for the published patterns on megabytes of text; ends catastrophic backtracking within about a
-// second, between two looks at the work's own limit.
+// Enough for the published patterns on megabytes of text. Ends catastrophic backtracking within about a
+// second, between two checks of the work limit.
 constexpr std::uint32_t match_limit = 10'000'000;
 constexpr std::size_t heap_limit_kib = 256UL << 10U;
 constexpr std::size_t jit_stack_start = 32UL << 10U;
@@ -28,7 +28,7 @@ std::string error_text(int code) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-/// What one thread needs to match: result vector, limits and the JIT's stack.
+/// What one thread needs for matching: result vector, limits and the JIT's stack.
 struct match_state {
   match_state()
       : data(pcre2_match_data_create(1, nullptr)),
@@ -84,28 +84,25 @@ regex::~regex() = default;
 
 regex regex::from_pattern(std::string_view oniguruma) {
   constexpr std::size_t longest_pattern = 64UL << 10U;
-  if (oniguruma.size() > longest_pattern) {
+  if (oniguruma.size() > longest_pattern)
     throw text_error("regular expression is longer than 64 KiB");
-  }
   const std::string pattern = to_pcre2(oniguruma);
   int code = 0;
   PCRE2_SIZE offset = 0;
   auto* program = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                                 PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code,
                                 &offset, nullptr);
-  if (program == nullptr) {
+  if (program == nullptr)
     throw text_error("regular expression '" + std::string(oniguruma) + "': " + error_text(code));
-  }
   regex out;
   out.compiled_ = std::make_unique<compiled>(program);
-  pcre2_jit_compile(program, PCRE2_JIT_COMPLETE); // where there is no JIT, pcre2_match interprets
+  pcre2_jit_compile(program, PCRE2_JIT_COMPLETE); // without a JIT, pcre2_match interprets
   return out;
 }
 
 regex regex::from_literal(std::string literal) {
-  if (literal.empty()) {
+  if (literal.empty())
     throw text_error("an empty pattern matches everywhere");
-  }
   regex out;
   out.literal_ = std::move(literal);
   return out;
@@ -120,17 +117,14 @@ std::optional<match_range> regex::search(std::string_view text, std::size_t from
   auto& state = this_thread_state();
   const int rc = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                              PCRE2_NO_UTF_CHECK, state.data, state.context);
-  if (rc == PCRE2_ERROR_NOMATCH) {
+  if (rc == PCRE2_ERROR_NOMATCH)
     return std::nullopt;
-  }
-  if (rc < 0) {
+  if (rc < 0)
     throw text_error("the tokenizer's regular expression gives up on this text: " + error_text(rc));
-  }
   const auto* where = pcre2_get_ovector_pointer(state.data);
-  // \K and lookbehind assertions can put the start behind the end or before the cursor.
-  if (where[0] < from || where[1] < where[0]) {
+  // \K and lookbehind assertions can put the start after the end or before the cursor.
+  if (where[0] < from || where[1] < where[0])
     throw text_error("the tokenizer's regular expression matches backwards on this text");
-  }
   return match_range{where[0], where[1]};
 }
 

@@ -1,3 +1,4 @@
+// Oniguruma regular expressions and literals of tokenizer.json, matched with PCRE2.
 #pragma once
 
 #include <cstddef>
@@ -8,28 +9,29 @@
 
 namespace troupe::text {
 
-/// Where in a text something matched, in bytes.
+/// A match's place in a text, in bytes.
 struct match_range {
   std::size_t begin;
   std::size_t end;
 };
 
-/// A compiled regular expression or literal of tokenizer.json. Immutable and thread-safe.
+/// One compiled expression. Immutable and thread-safe.
 class regex {
  public:
-  /// An Oniguruma pattern. @throws text_error, without a place, when it cannot be used.
+  /// Compiles an Oniguruma pattern.
+  /// @throws text_error  the pattern is unusable; the text names no place
   static regex from_pattern(std::string_view oniguruma);
-  /// Exactly this text, not empty.
+  /// Matches exactly this text, which is not empty.
   static regex from_literal(std::string literal);
 
   regex(regex&&) noexcept;
   regex& operator=(regex&&) noexcept;
   ~regex();
 
-  /// The next match as Oniguruma's iteration finds them: left to right, not overlapping, an empty one not
-  /// right after another. @p cursor starts default-constructed. @p text must be valid UTF-8 and stay the
-  /// same.
-  /// @throws text_error when the match limits are exceeded.
+  /// The next match, in the order of Oniguruma's iteration: left to right, not overlapping, no empty match
+  /// directly after another match. `cursor` starts default-constructed. `text` must be valid UTF-8 and stay
+  /// the same.
+  /// @throws text_error  the match limits are exceeded
   struct cursor {
     std::size_t from = 0;
     std::optional<std::size_t> last_end = std::nullopt;
@@ -37,7 +39,7 @@ class regex {
 
   std::optional<match_range> next(std::string_view text, cursor& at) const;
 
-  /// The literal, when this is one.
+  /// The literal; for a pattern, empty.
   const std::string& literal() const noexcept { return literal_; }
 
  private:

@@ -32,11 +32,9 @@ std::string hex_escape(char32_t value) {
 
 std::string property_items(std::string_view name) {
   std::string out = R"(\p{)" + std::string(name) + "}";
-  for (const auto& [category, items] : newer_characters) {
-    if (category == name) {
+  for (const auto& [category, items] : newer_characters)
+    if (category == name)
       out += items;
-    }
-  }
   return out;
 }
 

@@ -8,23 +8,19 @@ namespace troupe::text {
 
 std::string regex_class_reader::char_set::as_pattern() const {
   std::string any = items.empty() ? std::string() : "[" + items + "]";
-  for (const auto& p : patterns) {
+  for (const auto& p : patterns)
     any += (any.empty() ? "" : "|") + p;
-  }
-  if (any.empty()) {
+  if (any.empty())
     any = "(?!)";
-  }
-  if (!negated) {
+  if (!negated)
     return any;
-  }
   return patterns.empty() && !items.empty() ? "[^" + items + "]"
                                             : "(?!" + any + ")" + std::string(any_character);
 }
 
 regex_class_reader::char_set regex_class_reader::read_class(int depth) {
-  if (depth > max_nesting) {
+  if (depth > max_nesting)
     refuse("too deeply nested");
-  }
   bool negated = false;
   if (next_is("^")) {
     ++at_;
@@ -33,9 +29,8 @@ regex_class_reader::char_set regex_class_reader::read_class(int depth) {
   char_set current;
   std::vector<char_set> intersected;
   for (bool first = true;; first = false) {
-    if (!more()) {
+    if (!more())
       refuse("unclosed class");
-    }
     if (source_[at_] == ']' && !first) {
       ++at_;
       break;
@@ -48,20 +43,18 @@ regex_class_reader::char_set regex_class_reader::read_class(int depth) {
     } else if (source_[at_] == '[') {
       ++at_;
       const auto inner = read_class(depth + 1);
-      if (!inner.negated && inner.patterns.empty()) {
+      if (!inner.negated && inner.patterns.empty())
         current.items += inner.items;
-      } else {
+      else
         current.patterns.push_back("(?:" + inner.as_pattern() + ")");
-      }
     } else {
       class_item(current);
     }
   }
   if (!intersected.empty()) {
     std::string all;
-    for (const auto& part : intersected) {
+    for (const auto& part : intersected)
       all += "(?=" + part.as_pattern() + ")";
-    }
     all += "(?:" + current.as_pattern() + ")";
     current = {{}, {all}, false};
   }
@@ -69,13 +62,12 @@ regex_class_reader::char_set regex_class_reader::read_class(int depth) {
   return current;
 }
 
-// \s and its like at the cursor; false when something else is there.
+// Reads \s and similar at the cursor; returns false when something else is there.
 bool regex_class_reader::class_shorthand(char_set& set) {
   constexpr std::string_view shorthands = "sSwWdDhHpP";
   if (source_[at_] != '\\' || at_ + 1 == source_.size()
-      || shorthands.find(source_[at_ + 1]) == std::string_view::npos) {
+      || shorthands.find(source_[at_ + 1]) == std::string_view::npos)
     return false;
-  }
   const char c = source_[at_ + 1];
   at_ += 2;
   switch (c) {
@@ -104,28 +96,25 @@ bool regex_class_reader::class_shorthand(char_set& set) {
     set.patterns.emplace_back("[^0-9a-fA-F]");
     break;
   default:
-    if (const auto [items, negated] = property(c); negated) {
+    if (const auto [items, negated] = property(c); negated)
       set.patterns.push_back("[^" + items + "]");
-    } else {
+    else
       set.items += items;
-    }
     break;
   }
   return true;
 }
 
 void regex_class_reader::class_item(char_set& set) {
-  if (class_shorthand(set)) {
+  if (class_shorthand(set))
     return;
-  }
   const auto low = class_character();
   set.items += hex_escape(low);
   if (next_is("-") && at_ + 1 < source_.size() && source_[at_ + 1] != ']' && source_[at_ + 1] != '[') {
     ++at_;
     const auto high = class_character();
-    if (high < low) {
+    if (high < low)
       refuse("empty range");
-    }
     set.items += "-" + hex_escape(high);
   }
 }

@@ -1,3 +1,4 @@
+// Translates Oniguruma's character classes, which nest and intersect, to PCRE2.
 #pragma once
 
 #include "services/gateway/text/regex_reader.hpp"
@@ -7,19 +8,18 @@
 
 namespace troupe::text {
 
-/// Reads Oniguruma's character classes, which nest and intersect.
 class regex_class_reader : public regex_reader {
  public:
   using regex_reader::regex_reader;
 
  protected:
-  /// A bracket class as a PCRE2 pattern that matches one character; the cursor is behind '['.
+  /// Returns a bracket class as a PCRE2 pattern that matches one character; the cursor is after '['.
   std::string character_class(int depth) { return read_class(depth).as_pattern(); }
 
  private:
-  /// A set of characters: plain items of one bracket, or a pattern that matches one character.
+  /// A set of characters: items of one bracket, and patterns that match one character.
   struct char_set {
-    std::string items;                 // inside of [...]
+    std::string items;                 // text inside [...]
     std::vector<std::string> patterns; // alternatives beside the items
     bool negated = false;
 
@@ -27,7 +27,7 @@ class regex_class_reader : public regex_reader {
   };
 
   char_set read_class(int depth);
-  /// A shorthand, a character or a range, added to @p set.
+  /// Adds a shorthand, a character or a range to `set`.
   void class_item(char_set& set);
   bool class_shorthand(char_set& set);
   char32_t class_character();

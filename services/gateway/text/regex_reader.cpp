@@ -14,16 +14,14 @@ void regex_reader::refuse(std::string_view what) const {
 }
 
 char regex_reader::take() {
-  if (!more()) {
+  if (!more())
     refuse("unexpected end");
-  }
   return source_[at_++];
 }
 
 code_point regex_reader::take_character() {
-  if (!more()) {
+  if (!more())
     refuse("unexpected end");
-  }
   const auto c = decode_at(source_, at_);
   at_ += c.size;
   return c;
@@ -32,33 +30,28 @@ code_point regex_reader::take_character() {
 std::string regex_reader::bracketed_name() {
   const char open = take();
   const auto end = source_.find(open == '<' ? '>' : open, at_);
-  if ((open != '<' && open != '\'') || end == std::string_view::npos) {
+  if ((open != '<' && open != '\'') || end == std::string_view::npos)
     refuse("a name in brackets is expected");
-  }
   const std::string name(source_.substr(at_, end - at_));
   at_ = end + 1;
   return "<" + name + ">";
 }
 
 regex_reader::property_class regex_reader::property(char letter) {
-  if (take() != '{') {
+  if (take() != '{')
     refuse("'{' is expected after \\p");
-  }
   const auto close = source_.find('}', at_);
-  if (close == std::string_view::npos) {
+  if (close == std::string_view::npos)
     refuse("unclosed property");
-  }
   std::string name(source_.substr(at_, close - at_));
   bool negated = letter == 'P';
   if (!name.empty() && name.front() == '^') {
     negated = !negated;
     name.erase(0, 1);
   }
-  for (const char c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != ' ' && c != '-') {
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != ' ' && c != '-')
       refuse("unknown property");
-    }
-  }
   at_ = close + 1;
   static constexpr std::pair<std::string_view, std::string_view> long_names[] = {{"Letter", "L"},
                                                                                  {"Mark", "M"},
@@ -76,9 +69,8 @@ regex_reader::property_class regex_reader::property(char letter) {
                                                                                  {"Lowercase_Letter", "Ll"}};
   for (const auto& [long_name, short_name] : long_names) {
     if (name == long_name) {
-      if (short_name.empty()) {
+      if (short_name.empty())
         refuse("property '" + name + "' is not supported");
-      }
       name = short_name;
     }
   }
@@ -110,16 +102,14 @@ char32_t regex_reader::escaped_character() {
     if (next_is("{")) {
       ++at_;
       const auto value = hex_digits(1, 8);
-      if (take() != '}') {
+      if (take() != '}')
         refuse("'}' is expected");
-      }
       return value;
     }
     return hex_digits(1, 2);
   default:
-    if (c < 0x80 && std::isalnum(static_cast<int>(c)) != 0) {
+    if (c < 0x80 && std::isalnum(static_cast<int>(c)) != 0)
       refuse("unknown escape");
-    }
     return c;
   }
 }
@@ -133,9 +123,8 @@ char32_t regex_reader::hex_digits(int least, int most) {
     value = value * 16 + static_cast<char32_t>(digit);
     ++seen;
   }
-  if (seen < least || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) {
+  if (seen < least || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
     refuse("not a character");
-  }
   return value;
 }
 

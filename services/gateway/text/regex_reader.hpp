@@ -1,3 +1,4 @@
+// Reads the parts of an Oniguruma pattern from left to right: characters, escapes and properties.
 #pragma once
 
 #include "services/gateway/text/unicode.hpp"
@@ -8,7 +9,6 @@
 
 namespace troupe::text {
 
-/// Reads an Oniguruma pattern from left to right: characters, escapes and properties.
 class regex_reader {
  public:
   explicit regex_reader(std::string_view source) : source_(source) {}
@@ -16,13 +16,13 @@ class regex_reader {
  protected:
   static constexpr int max_nesting = 64;
 
-  /// A property as items of a class, and whether everything else is meant.
+  /// A property as items of a class, and whether it is negated.
   struct property_class {
     std::string items;
     bool negated;
   };
 
-  /// @throws text_error with the pattern, @p what and the offset.
+  /// @throws text_error with the pattern, `what` and the offset
   [[noreturn]] void refuse(std::string_view what) const;
 
   bool more() const { return at_ < source_.size(); }
@@ -31,11 +31,11 @@ class regex_reader {
 
   char take();
   code_point take_character();
-  /// `<name>` or `'name'` at the cursor.
+  /// Reads `<name>` or `'name'` at the cursor.
   std::string bracketed_name();
-  /// \p{Name}, \p{^Name}, \P{Name}; the cursor is behind the letter.
+  /// Reads \p{Name}, \p{^Name}, \P{Name}; the cursor is after the letter.
   property_class property(char letter);
-  /// The character that an escape stands for; the cursor is behind the backslash.
+  /// The character of an escape; the cursor is after the backslash.
   char32_t escaped_character();
 
   std::string_view source_;

@@ -17,18 +17,16 @@ class translator : regex_class_reader {
 
   std::string run() {
     std::string out = sequence(0);
-    if (at_ < source_.size()) {
+    if (at_ < source_.size())
       refuse("unmatched ')'");
-    }
     return out;
   }
 
  private:
-  // Alternatives up to a closing parenthesis or the end.
+  // Reads alternatives up to a closing parenthesis or the end.
   std::string sequence(int depth) {
-    if (depth > max_nesting) {
+    if (depth > max_nesting)
       refuse("too deeply nested");
-    }
     std::string out;
     while (more() && source_[at_] != ')') {
       if (source_[at_] == '|') {
@@ -72,29 +70,25 @@ class translator : regex_class_reader {
     if (next_is("?")) {
       if (next_is("?#")) {
         const auto end = source_.find(')', at_);
-        if (end == std::string_view::npos) {
+        if (end == std::string_view::npos)
           refuse("unclosed comment");
-        }
         at_ = end + 1;
         return "(?:)";
       }
-      if (next_is("?~")) {
+      if (next_is("?~"))
         refuse("absent groups are not supported");
-      }
       out += group_opening();
-      if (out.back() == ')') {
+      if (out.back() == ')')
         return out;
-      }
     }
     out += sequence(depth + 1);
-    if (take() != ')') {
+    if (take() != ')')
       refuse("')' is expected");
-    }
     return out + ")";
   }
 
-  // What follows '(' in a special group, up to where its pattern starts; ends in ')' for a bare option
-  // change.
+  // Reads what follows '(' in a special group, up to the start of its pattern; the result ends with ')' for
+  // an option change without a pattern.
   std::string group_opening() {
     for (const std::string_view fixed : {"?:", "?=", "?!", "?<=", "?<!", "?>"}) {
       if (next_is(fixed)) {
@@ -109,10 +103,9 @@ class translator : regex_class_reader {
     std::string out(1, take()); // '?'
     while (more() && source_[at_] != ':' && source_[at_] != ')') {
       const char option = take();
-      if (option != 'i' && option != 'm' && option != '-') { // x would change how the pattern itself is read
+      if (option != 'i' && option != 'm' && option != '-') // x would change how the pattern is read
         refuse("group option is not supported");
-      }
-      out += option == 'm' ? 's' : option; // "dot matches newline" is m there and s here
+      out += option == 'm' ? 's' : option; // "dot matches newline": m in Oniguruma, s in PCRE2
     }
     out += take();
     return out;
@@ -123,14 +116,12 @@ class translator : regex_class_reader {
       const char c = source_[at_];
       if (c == '*' || c == '+' || c == '?') {
         atom += take();
-        if (more() && (source_[at_] == '?' || source_[at_] == '+')) {
+        if (more() && (source_[at_] == '?' || source_[at_] == '+'))
           atom += take();
-        }
       } else if (c == '{') {
         const auto bounds = interval();
-        if (!bounds) {
+        if (!bounds)
           return atom;
-        }
         atom += *bounds;
         const bool fixed = bounds->find(',') == std::string::npos;
         if (more() && source_[at_] == '?') {
@@ -141,17 +132,17 @@ class translator : regex_class_reader {
         return atom;
       }
       atom =
-          "(?:" + atom + ")"; // a further quantifier repeats the repetition; here it would make it possessive
+          // In Oniguruma a second quantifier repeats the repetition; in PCRE2 it makes it possessive.
+          "(?:" + atom + ")";
     }
     return atom;
   }
 
-  // "{n}", "{n,}", "{,m}" or "{n,m}" at the cursor; otherwise nothing is taken: the brace is a literal one.
+  // Reads "{n}", "{n,}", "{,m}" or "{n,m}" at the cursor. Otherwise reads nothing: the brace is literal.
   std::optional<std::string> interval() {
     const auto close = source_.find('}', at_);
-    if (close == std::string_view::npos) {
+    if (close == std::string_view::npos)
       return std::nullopt;
-    }
     const auto body = source_.substr(at_ + 1, close - at_ - 1);
     const auto comma = body.find(',');
     const auto is_digits = [](std::string_view text) {
@@ -159,9 +150,8 @@ class translator : regex_class_reader {
     };
     const auto low = body.substr(0, comma);
     const auto high = comma == std::string_view::npos ? std::string_view() : body.substr(comma + 1);
-    if (body.empty() || body == "," || !is_digits(low) || !is_digits(high)) {
+    if (body.empty() || body == "," || !is_digits(low) || !is_digits(high))
       return std::nullopt;
-    }
     at_ = close + 1;
     return "{" + std::string(low.empty() ? "0" : low)
            + (comma == std::string_view::npos ? std::string() : "," + std::string(high)) + "}";
@@ -208,9 +198,8 @@ class translator : regex_class_reader {
     case 'K':
       return {'\\', c};
     default:
-      if (std::isdigit(static_cast<unsigned char>(c)) != 0 && c != '0') {
+      if (std::isdigit(static_cast<unsigned char>(c)) != 0 && c != '0')
         return {'\\', c};
-      }
       --at_;
       return hex_escape(escaped_character());
     }

@@ -1,3 +1,4 @@
+// Translates Oniguruma's pattern syntax (that of Hugging Face's tokenizers) to PCRE2's.
 #pragma once
 
 #include <string>
@@ -5,12 +6,9 @@
 
 namespace troupe::text {
 
-/// The PCRE2 pattern that matches what Oniguruma, the regular expressions of Hugging Face's tokenizers, makes
-/// of
-/// @p oniguruma. What differs and is translated: characters of newer Unicode versions, `\s \w \b \h`, `^ $`,
-/// `(?m)`, `{,n}`, `{n}?`, `{n,m}+`,
-/// `\uXXXX`, nested character classes and `&&` in them.
-/// @throws text_error, without a place, for what has no counterpart.
+/// The PCRE2 pattern with the matches of `oniguruma`. Translated: characters of newer Unicode versions, `\s
+/// \w \b \h`, `^ $`, `(?m)`, `{,n}`, `{n}?`, `{n,m}+`, `\uXXXX`, nested character classes and `&&` in them.
+/// @throws text_error  a part has no counterpart; the text names no place
 std::string to_pcre2(std::string_view oniguruma);
 
 } // namespace troupe::text

@@ -7,28 +7,22 @@ namespace troupe::text {
 
 split_behavior read_split_behavior(const json_view& json) {
   const auto& name = json.string();
-  if (name == "Removed") {
+  if (name == "Removed")
     return split_behavior::removed;
-  }
-  if (name == "Isolated") {
+  if (name == "Isolated")
     return split_behavior::isolated;
-  }
-  if (name == "MergedWithPrevious") {
+  if (name == "MergedWithPrevious")
     return split_behavior::merged_with_previous;
-  }
-  if (name == "MergedWithNext") {
+  if (name == "MergedWithNext")
     return split_behavior::merged_with_next;
-  }
-  if (name == "Contiguous") {
+  if (name == "Contiguous")
     return split_behavior::contiguous;
-  }
   json.fail("split behavior '" + name + "' is not supported");
 }
 
 namespace {
 
-/// Joins each stretch for which joins(this one is a match, the one before was) into the part before it, if
-/// there is one.
+/// Joins a stretch with the part before it if joins(this one is a match, the previous one was a match).
 template <class F>
 void join_stretches(std::vector<stretch>& stretches, F&& joins) {
   std::size_t kept = 0;
@@ -68,11 +62,9 @@ void append_split(std::vector<piece>& out, const piece& whole, std::vector<stret
     std::reverse(stretches.begin(), stretches.end());
     break;
   }
-  for (const auto& s : stretches) {
-    if (s.begin < s.end) {
+  for (const auto& s : stretches)
+    if (s.begin < s.end)
       out.push_back(part_of(whole, whole.begin + s.begin, whole.begin + s.end));
-    }
-  }
 }
 
 } // namespace troupe::text

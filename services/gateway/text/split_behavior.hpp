@@ -1,3 +1,4 @@
+// How a text is cut at the matches of a pattern.
 #pragma once
 
 #include "services/gateway/text/json_view.hpp"
@@ -9,20 +10,20 @@
 
 namespace troupe::text {
 
-/// What becomes of the matches when a text is cut at them.
+/// What happens to the matches.
 enum class split_behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// @throws text_error naming an unknown one.
+/// @throws text_error naming an unknown behavior
 split_behavior read_split_behavior(const json_view& json);
 
-/// A stretch of a piece, relative to its start: a match, or what lies between two.
+/// A stretch of a piece, by offsets from its start: a match, or the text between two.
 struct stretch {
   std::size_t begin;
   std::size_t end;
   bool is_match;
 };
 
-/// Appends the parts of @p whole that @p stretches, which cover it, make under @p behavior; empty ones are
+/// Appends the parts of `whole`. `stretches` cover it, and `behavior` joins or removes them. Empty parts are
 /// left out.
 void append_split(std::vector<piece>& out, const piece& whole, std::vector<stretch>& stretches,
                   split_behavior behavior);

@@ -22,21 +22,20 @@ namespace troupe::text {
 
 namespace {
 
-/// For a process that was killed to be gone.
+/// Longest wait for the end of a killed process.
 constexpr int reap_ms = 1000;
 
-/// The time zone of this process by name: without one the C library looks at the file at each conversion, and
-/// a confined process has no files.
+/// The name of this process's time zone. Without it the C library reads a file at each conversion, and a
+/// confined process has no files.
 std::string time_zone() {
-  if (const char* zone = std::getenv("TZ"); zone != nullptr) {
+  if (const char* zone = std::getenv("TZ"); zone != nullptr)
     return zone;
-  }
   constexpr const char* file = "/etc/localtime";
   return access(file, R_OK) == 0 ? std::string(":") + file : "UTC0";
 }
 
-/// How posix_spawn is to start a child: descriptor 3 is its socket, nothing else of ours is open there, and
-/// signals are as a fresh process expects them.
+/// How posix_spawn starts a child: descriptor 3 is its socket, no other descriptor of this process is open,
+/// and signals have their defaults.
 class spawn_plan {
  public:
   explicit spawn_plan(int child_socket) {
@@ -50,9 +49,8 @@ class spawn_plan {
     posix_spawnattr_setsigmask(&attributes_, &none);
     sigset_t usual;
     sigemptyset(&usual);
-    for (const int one : {SIGPIPE, SIGCHLD, SIGXCPU, SIGXFSZ}) {
+    for (const int one : {SIGPIPE, SIGCHLD, SIGXCPU, SIGXFSZ})
       sigaddset(&usual, one);
-    }
     posix_spawnattr_setsigdefault(&attributes_, &usual);
     posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   }
@@ -68,9 +66,8 @@ class spawn_plan {
   /// @returns 0 or an errno
   int start(const std::string& program, const std::vector<std::string>& words, pid_t& pid) {
     std::vector<char*> arguments;
-    for (const auto& word : words) {
+    for (const auto& word : words)
       arguments.push_back(const_cast<char*>(word.c_str()));
-    }
     arguments.push_back(nullptr);
     std::string zone_variable = "TZ=" + time_zone();
     std::array<char*, 2> environment{zone_variable.data(), nullptr};
@@ -98,9 +95,8 @@ template_process::template_process(const std::filesystem::path& program, std::ui
     throw std::runtime_error("chat templates: " + program.string() + ": " + what);
   };
   std::array<int, 2> ends{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     fail(std::string("no socket: ") + std::strerror(errno));
-  }
   socket_ = ends[0];
   const int error = spawn_plan(ends[1]).start(
       program.string(), {program.string(), std::to_string(getpid()), std::to_string(memory_bytes)}, pid_);
@@ -109,16 +105,15 @@ template_process::template_process(const std::filesystem::path& program, std::ui
     close(socket_);
     fail(std::string("cannot be started: ") + std::strerror(error));
   }
-  end_handle_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)); // is closed on exec
+  end_handle_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)); // closed on exec
   std::string flaw;
   try {
     auto hello =
         receive_message(socket_, template_answer_strings, std::chrono::steady_clock::now() + patience);
-    if (hello[0] == "ready") {
+    if (hello[0] == "ready")
       unconfined_ = std::move(hello[1]);
-    } else {
+    else
       flaw = hello[0] == "failed" ? hello[1] : "it is another program";
-    }
   } catch (const message_error& e) {
     flaw = e.what();
   }
@@ -132,16 +127,15 @@ template_process::~template_process() {
   kill();
 }
 
-/// Beside the deadline, which this process sees to: a child does not go on computing where the gateway stands
-/// still.
+/// Limits CPU time in addition to this process's deadline: a child must not run on while the gateway is
+/// stalled.
 void template_process::limit_cpu(std::chrono::milliseconds more) const {
   clockid_t clock{};
   timespec used{};
   rlimit limit{};
   if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0
-      || prlimit(pid_, RLIMIT_CPU, nullptr, &limit) != 0) {
-    return; // it has died: what is asked next will say so
-  }
+      || prlimit(pid_, RLIMIT_CPU, nullptr, &limit) != 0)
+    return; // it has died; the next request reports that
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(more).count() + 1;
   limit.rlim_cur = std::min(static_cast<rlim_t>(used.tv_sec + seconds), limit.rlim_max);
   prlimit(pid_, RLIMIT_CPU, &limit, nullptr);
@@ -157,10 +151,9 @@ template_answer template_process::ask(const template_request& request, std::chro
     send_message(socket_, strings, deadline);
     auto got = receive_message(socket_, template_answer_strings, deadline);
     template_answer answer{std::move(got[0]), std::move(got[1])};
-    const bool known = request.task == "check" ? answer.kind == "valid" : answer.kind == "prompt";
-    if (known || answer.kind == "request" || answer.kind == "template") {
+    const bool known = answer.kind == (request.task == "render" ? "prompt" : "valid");
+    if (known || answer.kind == "request" || answer.kind == "template")
       return answer;
-    }
     kill();
     throw template_process_error("the process that renders chat templates gave an answer of no kind", false);
   } catch (const message_error& e) {
@@ -182,11 +175,11 @@ bool template_process::is_idle() const {
   return poll(&state, 1, 0) == 0;
 }
 
-/// Kills and buries it. @returns what it died of
+/// Kills the process and reaps it.
+/// @returns the cause of its death
 std::string template_process::kill() noexcept {
-  if (pid_ < 0) {
+  if (pid_ < 0)
     return "dead";
-  }
   close(socket_);
   socket_ = -1;
   ::kill(pid_, SIGKILL);
@@ -196,12 +189,11 @@ std::string template_process::kill() noexcept {
     }
   }
   int status = 0;
-  // Where the kernel has no such handles, its end is waited for without one. Where it has not let go of the
-  // process in time, that stays a zombie until this one ends.
+  // Without pidfds, this waits for the end of the process. A process that the kernel does not release in time
+  // stays a zombie until this process ends.
   const auto reaped = waitpid(pid_, &status, end_handle_ >= 0 ? WNOHANG : 0);
-  if (end_handle_ >= 0) {
+  if (end_handle_ >= 0)
     close(end_handle_);
-  }
   pid_ = -1;
   return reaped > 0 ? describe(status) : "it cannot be killed";
 }

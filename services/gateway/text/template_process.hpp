@@ -1,4 +1,4 @@
-// One child process that renders chat templates (services/gateway/template), as its gateway sees it.
+// One child process that renders chat templates (services/gateway/template), seen from its gateway.
 #pragma once
 
 #include "services/gateway/template/template_message.hpp"
@@ -13,19 +13,18 @@
 
 namespace troupe::text {
 
-/// The process is of no use any more: it is late, has died, or answers what nobody asked. `what()` is for the
-/// client.
+/// The process is unusable: it is late, has died, or sent an unexpected answer. `what()` is for the client.
 struct template_process_error : std::runtime_error {
   template_process_error(const std::string& text, bool late) : std::runtime_error(text), is_late(late) {}
 
-  bool is_late; ///< it still ran at the deadline
+  bool is_late; ///< it was running at the deadline
 };
 
-/// Starts with the constructor and is killed, at the latest, by the destructor. Used by one thread at a time.
+/// The constructor starts the process, and the destructor kills it at the latest. For one thread at a time.
 class template_process {
  public:
-  /// Starts the program and waits until it can render. The thread that calls this must live as long as the
-  /// process is wanted: the kernel kills the process when that thread ends.
+  /// Starts the program and waits until it can render. The calling thread must live as long as the process:
+  /// the kernel kills the process when that thread ends.
   /// @throws std::runtime_error naming the program and what is wrong
   template_process(const std::filesystem::path& program, std::uint64_t memory_bytes,
                    std::chrono::milliseconds patience);
@@ -36,15 +35,15 @@ class template_process {
   /// @throws template_process_error; the process is dead then
   template_answer ask(const template_request& request, std::chrono::milliseconds time_limit);
 
-  /// Whether it still waits for work. One that has died, or says something unasked, does not.
+  /// Whether the process waits for work. False once it has died, or written something unasked.
   bool is_idle() const;
 
-  /// To be polled: readable when the process has ended; -1 where the kernel has no such handles.
+  /// For poll: readable when the process has ended; -1 if the kernel has no pidfds.
   int end_handle() const noexcept { return end_handle_; }
 
   pid_t pid() const noexcept { return pid_; }
 
-  /// What confinement the process could not get here; empty: it has all.
+  /// The confinement that the process could not get here; empty: it has all.
   const std::string& unconfined() const noexcept { return unconfined_; }
 
  private:

@@ -31,12 +31,10 @@ class template_processes::pool {
  public:
   explicit pool(template_process_options options)
       : options_(std::move(options)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (wake_ < 0) {
+    if (wake_ < 0)
       throw std::system_error(errno, std::generic_category(), "chat templates: eventfd");
-    }
-    if (options_.program.empty()) {
+    if (options_.program.empty())
       options_.program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "troupe-template";
-    }
     keeper_ = std::thread([this] { keep(); });
   }
 
@@ -55,7 +53,7 @@ class template_processes::pool {
 
   template_answer ask(const template_request& request, std::chrono::milliseconds time_limit) {
     auto process = take(time_limit);
-    const auto pid = process->pid(); // it has none any more once it is dead
+    const auto pid = process->pid(); // a dead process has none
     try {
       auto answer = process->ask(request, time_limit);
       give_back(std::move(process));
@@ -64,7 +62,7 @@ class template_processes::pool {
       give_back(nullptr);
       log("template-process-ended", std::to_string(pid) + ": " + e.what());
       throw template_error(e.what());
-    } catch (...) { // what is left of the exchange is unknown, and the place must not be lost
+    } catch (...) { // the state of the exchange is unknown; the process's place must not be lost
       give_back(nullptr);
       throw;
     }
@@ -79,18 +77,16 @@ class template_processes::pool {
     const auto failures = num_failures_;
     const auto is_over = [&] { return !idle_.empty() || (num_busy_ == 0 && num_failures_ != failures); };
     drop_dead();
-    if (wants_more()) {
+    if (wants_more())
       wake_keeper();
-    }
     const bool done = changed_.wait_for(lock, patience, is_over);
     --num_waiting_;
     if (!idle_.empty()) {
       auto process = std::move(idle_.back());
       idle_.pop_back();
       ++num_busy_;
-      if (wants_more()) {
+      if (wants_more())
         wake_keeper();
-      }
       return process;
     }
     throw text_unavailable(done ? failure_
@@ -106,21 +102,20 @@ class template_processes::pool {
       wake_keeper();
       return;
     }
-    if (std::find(watched_.begin(), watched_.end(), process->end_handle()) == watched_.end()) {
+    if (std::find(watched_.begin(), watched_.end(), process->end_handle()) == watched_.end())
       wake_keeper();
-    }
     idle_.push_back(std::move(process));
     pause_ = std::chrono::milliseconds{0};
     changed_.notify_one();
   }
 
-  /// The mutex is held.
+  /// The mutex must be held.
   bool wants_more() const {
     return idle_.size() + num_busy_ < std::min(options_.most, num_busy_ + num_waiting_ + 1)
            && (is_used_ || num_waiting_ > 0);
   }
 
-  /// An idle process that died by itself is no request's loss. The mutex is held.
+  /// An idle process that died costs no request. The mutex must be held.
   void drop_dead() {
     const auto dead = std::stable_partition(idle_.begin(), idle_.end(),
                                             [](const process_ptr& one) { return one->is_idle(); });
@@ -131,14 +126,14 @@ class template_processes::pool {
     idle_.erase(dead, idle_.end());
   }
 
-  /// The first loss is made good at once; those that follow without an answer in between, ever later. What
-  /// dies of its request does not count: a client could make the others wait. The mutex is held.
+  /// The first death is replaced at once, each further one without an answer in between after a longer pause.
+  /// Deaths caused by requests do not count: a client could make others wait. The mutex must be held.
   void postpone_start() {
     next_start_ = clock::now() + pause_;
     pause_ = std::clamp(2 * pause_, shortest_pause, longest_pause);
   }
 
-  /// The one thread that starts processes: the kernel kills them when it ends.
+  /// Runs in the one thread that starts processes: the kernel kills them when it ends.
   void keep() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
@@ -163,7 +158,7 @@ class template_processes::pool {
     idle_.clear();
   }
 
-  /// A process, or why there is none.
+  /// A process, or the reason why there is none.
   std::pair<process_ptr, std::string> start() {
     try {
       auto process =
@@ -180,7 +175,7 @@ class template_processes::pool {
     }
   }
 
-  /// Until somebody wakes the keeper, an idle process ends, or it is time.
+  /// Waits until the keeper is woken, an idle process ends, or `until`.
   void wait(std::unique_lock<std::mutex>& lock, clock::time_point until) {
     std::vector<pollfd> watched{{wake_, POLLIN, 0}};
     watched_.clear();
@@ -206,22 +201,21 @@ class template_processes::pool {
   }
 
   void log(std::string_view event, const std::string& text) const {
-    if (options_.log) {
+    if (options_.log)
       options_.log(event, text);
-    }
   }
 
   template_process_options options_;
   int wake_;
-  bool told_unconfined_ = false; // the keeper's
+  bool told_unconfined_ = false; // for the keeper alone
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<process_ptr> idle_; // the last one is taken first: its caches are warm
+  std::vector<process_ptr> idle_; // the last one is used first: its caches are warm
   unsigned num_busy_ = 0;
   unsigned num_waiting_ = 0;
-  std::vector<int> watched_;       // end handles of those whose end wakes the keeper
-  std::uint64_t num_failures_ = 0; // to start
-  std::string failure_;            // the last of them
+  std::vector<int> watched_;       // handles of processes whose end wakes the keeper
+  std::uint64_t num_failures_ = 0; // failed starts
+  std::string failure_;            // of the last failed start
   clock::time_point next_start_;
   std::chrono::milliseconds pause_{0};
   bool is_used_ = false;

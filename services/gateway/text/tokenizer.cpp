@@ -2,7 +2,9 @@
 
 #include "services/gateway/text/model_files.hpp"
 #include "services/gateway/text/pipeline.hpp"
+#include "services/gateway/text/sentencepiece_folder.hpp"
 #include "services/gateway/text/text_error.hpp"
+#include "services/gateway/text/tiktoken_folder.hpp"
 #include "services/gateway/text/tokenizer_config.hpp"
 #include "services/gateway/text/unicode.hpp"
 #include "services/gateway/text/work_limit.hpp"
@@ -25,18 +27,22 @@ tokenizer::tokenizer(std::unique_ptr<const pipeline> parts) : parts_(std::move(p
 tokenizer::~tokenizer() = default;
 
 std::shared_ptr<const tokenizer> tokenizer::load(const std::filesystem::path& model_dir) {
-  const auto json = read_text_file(model_dir / "tokenizer.json");
-  if (!json) {
-    throw text_error((model_dir / "tokenizer.json").string() + ": no such file");
-  }
-  return make(*json, (model_dir / "tokenizer.json").string(), tokenizer_config::load(model_dir));
+  const auto file = model_dir / "tokenizer.json";
+  const auto config = tokenizer_config::load(model_dir);
+  if (const auto json = read_text_file(file))
+    return make(*json, file.string(), config);
+  for (const auto load_other : {load_tiktoken_folder, load_sentencepiece_folder})
+    if (auto parts = load_other(model_dir, config))
+      return std::shared_ptr<const tokenizer>(new tokenizer(std::move(parts)));
+  throw text_error(file.string() + ": no such file");
 }
 
 std::shared_ptr<const tokenizer> tokenizer::parse(std::string_view tokenizer_json,
                                                   std::string_view config_json, std::string_view origin,
-                                                  std::string_view special_tokens_json) {
+                                                  std::string_view special_tokens_json,
+                                                  std::string_view added_tokens_json) {
   return make(tokenizer_json, (std::filesystem::path(origin) / "tokenizer.json").string(),
-              tokenizer_config::parse(config_json, special_tokens_json, origin));
+              tokenizer_config::parse(config_json, special_tokens_json, origin, added_tokens_json));
 }
 
 std::shared_ptr<const tokenizer> tokenizer::make(std::string_view tokenizer_json, const std::string& file,
@@ -67,9 +73,8 @@ std::string tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
   for (const auto id : ids) {
     steps.step();
     const auto* token = parts_->decoder_token(id);
-    if (token != nullptr && !(skip_special_tokens && is_special(id))) {
+    if (token != nullptr && !(skip_special_tokens && is_special(id)))
       stream.push(*token, out);
-    }
   }
   stream.flush(out);
   return out;
@@ -84,23 +89,25 @@ std::optional<std::int32_t> tokenizer::token_to_id(std::string_view token) const
 }
 
 std::string tokenizer::id_to_token(std::int32_t id) const {
-  if (const auto* added = parts_->added().find(id)) {
+  if (const auto* added = parts_->added().find(id))
     return added->content;
-  }
   const auto* token = parts_->entries().entries().token_of(id);
   return token == nullptr ? std::string() : *token;
 }
 
 std::string tokenizer::token_bytes(std::int32_t id) const {
-  if (const auto* added = parts_->added().find(id)) {
-    return added->content; // found in the text as it is written
-  }
+  if (const auto* added = parts_->added().find(id))
+    return added->content; // searched in the text as written
   const auto* token = parts_->entries().entries().token_of(id);
   return token == nullptr ? std::string() : parts_->decoding().bytes_of(*token);
 }
 
 std::string tokenizer::token_text(std::int32_t id) const {
   return to_valid_utf8(token_bytes(id));
+}
+
+const std::vector<std::string>& tokenizer::differences() const noexcept {
+  return parts_->added().differences();
 }
 
 bool tokenizer::is_special(std::int32_t id) const noexcept {

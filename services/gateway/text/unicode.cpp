@@ -37,7 +37,7 @@ bool is_alphabetic_symbol(char32_t value) noexcept {
          || (value >= 0x1F150 && value <= 0x1F169) || (value >= 0x1F170 && value <= 0x1F189);
 }
 
-/// Range that the second byte must be in, by the first (Unicode, table 3-7).
+/// Valid range of the second byte for a first byte (Unicode, table 3-7).
 struct second_byte {
   std::uint8_t low;
   std::uint8_t high;
@@ -62,9 +62,8 @@ second_byte second_byte_range(std::uint8_t lead) noexcept {
 
 std::size_t utf8_size(char lead) noexcept {
   const auto b = byte_of(lead);
-  if (b < 0x80) {
+  if (b < 0x80)
     return 1;
-  }
   return b < 0xE0 ? 2 : b < 0xF0 ? 3 : 4;
 }
 
@@ -110,19 +109,16 @@ utf8_scan scan_utf8(std::string_view bytes) noexcept {
       ++at;
       continue;
     }
-    if (lead < 0xC2 || lead > 0xF4) {
+    if (lead < 0xC2 || lead > 0xF4)
       return {at, 1, false};
-    }
     const auto size = utf8_size(bytes[at]);
     std::size_t seen = 1;
     for (auto range = second_byte_range(lead); seen < size; ++seen, range = {0x80, 0xBF}) {
-      if (at + seen == bytes.size()) {
+      if (at + seen == bytes.size())
         return {at, 0, true};
-      }
       const auto next = byte_of(bytes[at + seen]);
-      if (next < range.low || next > range.high) {
+      if (next < range.low || next > range.high)
         return {at, seen, false};
-      }
     }
     at += size;
   }
@@ -180,7 +176,7 @@ bool is_word(char32_t value) noexcept {
 
 void append_lowercase(std::string& out, char32_t value) {
   constexpr char32_t capital_i_with_dot = 0x130;
-  if (value == capital_i_with_dot) { // the one character whose full mapping has two: i and a combining dot
+  if (value == capital_i_with_dot) { // the only character whose full mapping has two: i and a combining dot
     out += "i\xCC\x87";
     return;
   }
@@ -193,20 +189,18 @@ int combining_class(char32_t value) noexcept {
   return utf8proc_get_property(static_cast<utf8proc_int32_t>(value))->combining_class;
 }
 
-/// What utf8proc_map does, but for the order of marks: utf8proc's takes the square of their number, which may
-/// be millions in a row.
+/// Does what utf8proc_map does, but sorts marks in less than quadratic time: there may be millions in a row.
 std::vector<utf8proc_int32_t> normalized(std::string_view text, utf8proc_option_t options) {
   std::array<utf8proc_int32_t, 32> parts{}; // the longest decomposition has 18
   const auto check = [](utf8proc_ssize_t size) {
-    if (size < 0) {
+    if (size < 0)
       throw text_error(std::string("Unicode normalization failed: ") + utf8proc_errmsg(size));
-    }
     return static_cast<std::size_t>(size);
   };
   std::vector<utf8proc_int32_t> out;
   out.reserve(text.size());
   limited_steps steps(1024);
-  int boundary = 0; // between graphemes, which nobody asks for
+  int boundary = 0; // of graphemes; unused
   for (std::size_t at = 0; at < text.size();) {
     steps.step();
     const auto c = decode_at(text, at);
@@ -232,9 +226,8 @@ std::vector<utf8proc_int32_t> normalized(std::string_view text, utf8proc_option_
 std::string encode_utf32(const std::vector<utf8proc_int32_t>& characters) {
   std::string out;
   out.reserve(characters.size());
-  for (const auto c : characters) {
+  for (const auto c : characters)
     append_utf8(out, static_cast<char32_t>(c));
-  }
   return out;
 }
 
@@ -261,11 +254,12 @@ std::string normalize(std::string_view text, normal_form form) {
 
 namespace {
 
-/// A character on its way to a normal form.
+/// A character during normalization.
 struct normal_character {
   char32_t value;
   int combining_class;
-  std::size_t taken; ///< characters of the text that it replaces; 0: more of what the one before became
+  /// Characters of the text that it replaces; 0: it belongs to the previous one's replacement.
+  std::size_t taken;
 };
 
 std::vector<normal_character> decompose(std::string_view text, bool compatibly) {
@@ -280,7 +274,7 @@ std::vector<normal_character> decompose(std::string_view text, bool compatibly) 
     }
     at += c.size;
   }
-  // Canonical order: marks by class, between characters of class 0.
+  // Canonical order: marks sorted by class, between characters of class 0.
   const auto is_starter = [](const normal_character& c) { return c.combining_class == 0; };
   for (auto begin = out.begin(); begin != out.end();) {
     const auto end = std::find_if(begin, out.end(), is_starter);
@@ -292,7 +286,7 @@ std::vector<normal_character> decompose(std::string_view text, bool compatibly) 
   return out;
 }
 
-/// The one character that two become; nothing when they stay two.
+/// The composition of two characters; empty when they do not compose.
 std::optional<char32_t> composed(char32_t first, char32_t second) {
   std::string pair;
   append_utf8(pair, first);
@@ -315,25 +309,23 @@ std::vector<normal_character> compose(const std::vector<normal_character>& decom
       }
     }
     out.push_back(c);
-    if (c.combining_class == 0) {
+    if (c.combining_class == 0)
       starter = out.size() - 1;
-    }
   }
   return out;
 }
 
-/// Where the characters end that can become one with what the first @p size bytes become, or trade places
-/// with it: at most three of class 0 compose (Hangul), and marks stay between two such. A run of marks longer
-/// than any language's is cut off.
+/// End of the characters that may compose with those of the first `size` bytes, or trade places with them. At
+/// most three characters of class 0 compose (Hangul), and marks stay between two such. A run of marks longer
+/// than in any language is cut off.
 std::size_t end_of_influence(std::string_view text, std::size_t size) {
   constexpr int enough = 4;
   constexpr std::size_t longest = 256;
   std::size_t end = size;
   for (int starters = 0; end < text.size() && end - size < longest;) {
     const auto c = decode_at(text, end);
-    if (combining_class(c.value) == 0 && ++starters > enough) {
+    if (combining_class(c.value) == 0 && ++starters > enough)
       break;
-    }
     end += c.size;
   }
   return end;
@@ -343,20 +335,17 @@ std::size_t end_of_influence(std::string_view text, std::size_t size) {
 
 std::size_t normalized_size(std::string_view text, std::size_t size, normal_form form) {
   std::size_t characters = 0;
-  for (std::size_t at = 0; at < size; at += utf8_size(text[at])) {
+  for (std::size_t at = 0; at < size; at += utf8_size(text[at]))
     ++characters;
-  }
   const bool compatibly = form == normal_form::nfkc || form == normal_form::nfkd;
   auto normal = decompose(text.substr(0, end_of_influence(text, size)), compatibly);
-  if (form == normal_form::nfc || form == normal_form::nfkc) {
+  if (form == normal_form::nfc || form == normal_form::nfkc)
     normal = compose(normal);
-  }
   std::string out;
   std::size_t taken = 0;
   for (const auto& c : normal) {
-    if (c.taken > 0 ? taken >= characters : taken > characters) {
+    if (c.taken > 0 ? taken >= characters : taken > characters)
       break;
-    }
     taken += c.taken;
     append_utf8(out, c.value);
   }
@@ -370,9 +359,8 @@ std::size_t grapheme_size(std::string_view text, std::size_t at) noexcept {
   while (end < text.size()) {
     const auto next = decode_at(text, end);
     if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(previous.value),
-                                         static_cast<utf8proc_int32_t>(next.value), &state)) {
+                                         static_cast<utf8proc_int32_t>(next.value), &state))
       break;
-    }
     end += next.size;
     previous = next;
   }

@@ -1,3 +1,4 @@
+// UTF-8 decoding, properties of characters, and Unicode normalization.
 #pragma once
 
 #include <cstddef>
@@ -9,32 +10,32 @@ namespace troupe::text {
 
 inline constexpr char32_t replacement_character = 0xFFFD;
 
-/// One code point of valid UTF-8 and how many bytes it takes.
+/// One code point of valid UTF-8, and its size in bytes.
 struct code_point {
   char32_t value;
   std::size_t size;
 };
 
-/// The code point at @p at; @p text must be valid UTF-8 and @p at the start of a character in it.
+/// The code point at `at`. `text` must be valid UTF-8, and `at` the start of a character.
 code_point decode_at(std::string_view text, std::size_t at) noexcept;
 
-/// Bytes of the UTF-8 character that starts with @p lead.
+/// Bytes of the UTF-8 character that starts with `lead`.
 std::size_t utf8_size(char lead) noexcept;
 
 void append_utf8(std::string& out, char32_t value);
 
-/// How far a byte sequence is well-formed.
+/// How much of a byte sequence is well-formed.
 struct utf8_scan {
-  std::size_t valid; ///< bytes at the start that are whole characters
+  std::size_t valid; ///< leading bytes that are whole characters
   std::size_t
       malformed;   ///< bytes after them that can never become one (a maximal malformed part); 0 at the end
-  bool unfinished; ///< the rest, all of it, may still become one character
+  bool unfinished; ///< the rest may still become one character
 };
 
-/// Unicode's "maximal subpart" practice, as WHATWG and Rust decode.
+/// Follows Unicode's "maximal subpart" practice, like WHATWG and Rust.
 utf8_scan scan_utf8(std::string_view bytes) noexcept;
 
-/// Valid UTF-8: every maximal malformed part of @p bytes becomes U+FFFD.
+/// `bytes` with every maximal malformed part replaced by U+FFFD.
 std::string to_valid_utf8(std::string_view bytes);
 
 /// White_Space property.
@@ -48,19 +49,19 @@ bool is_combining_mark(char32_t value) noexcept;
 /// \w of Rust's regex: Alphabetic, M*, Nd, Pc and the joiners.
 bool is_word(char32_t value) noexcept;
 
-/// Full lower case mapping without context, appended.
+/// Appends the full lower case mapping, without context.
 void append_lowercase(std::string& out, char32_t value);
 
 enum class normal_form { nfc, nfd, nfkc, nfkd };
 
-/// @p text must be valid UTF-8.
+/// `text` must be valid UTF-8.
 std::string normalize(std::string_view text, normal_form form);
 
-/// How many bytes of normalize(@p text) come from the first @p size bytes of @p text, whole characters, as
-/// Hugging Face's alignments have it: a composed character comes from the first of those in it.
+/// How many bytes of normalize(`text`) come from the first `size` bytes of `text` (whole characters), by
+/// Hugging Face's alignments: a composed character comes from its first part.
 std::size_t normalized_size(std::string_view text, std::size_t size, normal_form form);
 
-/// Bytes of the extended grapheme cluster that starts at @p at.
+/// Bytes of the extended grapheme cluster that starts at `at`.
 std::size_t grapheme_size(std::string_view text, std::size_t at) noexcept;
 
 } // namespace troupe::text

@@ -1,3 +1,4 @@
+// A table of a model's entries: string to id, and id to string.
 #pragma once
 
 #include <algorithm>
@@ -21,20 +22,18 @@ struct string_hash {
 template <class Value>
 using string_map = std::unordered_map<std::string, Value, string_hash, std::equal_to<>>;
 
-/// A model's own entries: strings and ids, either way.
 class vocabulary {
  public:
   void reserve(std::size_t entries) { ids_.reserve(entries); }
 
-  /// Returns whether neither string nor id was there before; otherwise nothing changes.
+  /// Adds an entry and returns true; if the string or the id exists already, changes nothing and returns
+  /// false.
   bool add(std::string token, std::int32_t id) {
     const auto index = static_cast<std::size_t>(id);
-    if (index >= tokens_.size()) {
+    if (index >= tokens_.size())
       tokens_.resize(index + 1);
-    }
-    if (tokens_[index].has_value() || !ids_.emplace(token, id).second) {
+    if (tokens_[index].has_value() || !ids_.emplace(token, id).second)
       return false;
-    }
     tokens_[index] = std::move(token);
     return true;
   }
@@ -52,13 +51,12 @@ class vocabulary {
 
   std::size_t size() const noexcept { return ids_.size(); }
 
-  /// The longest entry. @p length_of says how long one is.
+  /// The length of the longest entry, measured by `length_of`.
   template <class F>
   std::size_t longest(F&& length_of) const {
     std::size_t most = 0;
-    for (const auto& [token, id] : ids_) {
+    for (const auto& [token, id] : ids_)
       most = std::max(most, static_cast<std::size_t>(length_of(std::string_view(token))));
-    }
     return most;
   }
 

@@ -1,3 +1,4 @@
+// A cache of the ids of recent words.
 #pragma once
 
 #include "services/gateway/text/vocabulary.hpp"
@@ -9,18 +10,17 @@
 
 namespace troupe::text {
 
-/// Ids of words seen before. Bounded: when full it starts over. Not thread-safe.
+/// Bounded: a full cache starts over. Not thread-safe.
 class word_cache {
  public:
-  /// Longer words are rarely seen twice.
+  /// Longer words seldom occur twice.
   static constexpr std::size_t longest_word = 64;
 
-  /// Appends the ids of @p word, if known, to @p ids.
+  /// Appends the ids of `word`, if known, to `ids`.
   bool append(std::string_view word, std::vector<std::int32_t>& ids) const {
     const auto found = entries_.find(word);
-    if (found == entries_.end()) {
+    if (found == entries_.end())
       return false;
-    }
     const auto begin = ids_.begin() + found->second.begin;
     ids.insert(ids.end(), begin, begin + found->second.count);
     return true;

@@ -33,9 +33,8 @@ limited_work::~limited_work() {
 }
 
 void check_work_limit() {
-  if (current == nullptr) {
+  if (current == nullptr)
     return;
-  }
   if (current->cancelled_ && current->cancelled_->load(std::memory_order_relaxed)) {
     current->ended_by_ = limited_work::end::cancelled;
     throw work_cancelled();

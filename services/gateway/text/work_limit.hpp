@@ -1,5 +1,5 @@
-// What ends a piece of text work before it is done: a deadline, and a client that has gone. Loops whose
-// length or cost a text or a tokenizer.json decides look at it.
+// Limits on text work: a deadline, and cancellation when the client is gone. Loops whose length or cost
+// depends on a text or a tokenizer.json check them.
 #pragma once
 
 #include <atomic>
@@ -10,20 +10,19 @@
 
 namespace troupe::text {
 
-/// Nobody wants the result any more.
+/// The result is no longer wanted.
 class work_cancelled : public std::runtime_error {
  public:
   work_cancelled() : std::runtime_error("the client has gone") {}
 };
 
-/// Makes a limit this thread's as long as it lives; work without one is not limited. One at a time in a
-/// thread.
+/// Limits the work of this thread while the object lives; other work is unlimited. At most one in a thread.
 class limited_work {
  public:
-  /// What a look has found, if anything: why the work ended early.
+  /// Why the work ended early, if it did.
   enum class end : std::uint8_t { none, late, cancelled };
 
-  /// @param cancelled  true once nobody wants the result; may be null
+  /// @param cancelled  becomes true when the result is no longer wanted; may be null
   limited_work(std::chrono::milliseconds time_limit, std::shared_ptr<const std::atomic<bool>> cancelled);
   ~limited_work();
   limited_work(const limited_work&) = delete;
@@ -35,15 +34,16 @@ class limited_work {
   friend void check_work_limit();
 
   std::chrono::milliseconds time_limit_;
-  std::int64_t deadline_ns_; // of the coarse monotonic clock, which costs a few nanoseconds to read
+  std::int64_t deadline_ns_; // on the coarse monotonic clock, which costs a few nanoseconds to read
   std::shared_ptr<const std::atomic<bool>> cancelled_;
   end ended_by_ = end::none;
 };
 
-/// @throws text_error when this thread's work takes too long, work_cancelled when nobody wants it.
+/// @throws text_error  the work of this thread takes too long
+/// @throws work_cancelled
 void check_work_limit();
 
-/// Looks at the limit once in so many steps, for steps that cost less than a look.
+/// Checks the limit once every N steps, for steps that cost less than a check.
 class limited_steps {
  public:
   explicit limited_steps(std::uint32_t steps_of_a_look) : each_(steps_of_a_look) {}

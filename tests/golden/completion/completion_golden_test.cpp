@@ -1,10 +1,11 @@
 // One completion with its logprobs, to the last bit, on every instruction set: completion.txt holds what any
 // x86 machine must print. The model's weights come from a counter-based generator, so nothing else is stored.
 //
-// When the order of operations is changed on purpose: run with TROUPE_WRITE_GOLDEN=1, and say why in the
+// After an intended change of the order of operations: run with TROUPE_WRITE_GOLDEN=1, and explain it in the
 // commit.
 #include "kernels/model/local_forward.hpp"
 #include "kernels/model/open_weights.hpp"
+#include "kernels/model/required_tensors.hpp"
 #include "kernels/sampling.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/unit/kernels/random_plan.hpp"
@@ -23,7 +24,7 @@ constexpr const char* golden_file = TROUPE_SOURCE_DIR "/tests/golden/completion/
 constexpr std::size_t prompt_tokens = 75;
 constexpr std::size_t new_tokens = 24;
 
-// Nothing is a multiple of 32 that need not be: every kernel meets a rest.
+// Few sizes are multiples of 32: every kernel has a remainder.
 constexpr const char* config_json = R"({
   "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 300, "hidden_size": 104,
   "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 40,
@@ -48,11 +49,12 @@ void write_model(const std::filesystem::path& folder) {
   std::string header = "{";
   std::vector<std::uint16_t> data;
   for (std::uint32_t t = 0; t < tensors.size(); ++t) {
-    const auto& [name, shape] = tensors[t];
+    const auto& name = tensors[t].name;
+    const auto& shape = tensors[t].shape;
     const std::size_t begin = data.size() * 2;
     const std::size_t count = shape.size() == 1 ? shape[0] : shape[0] * shape[1];
     const bool norm = name.find("norm") != std::string::npos;
-    // Matrices keep the size of what they multiply, roughly: √3 / √inputs, a power of two.
+    // Matrices roughly keep the size of their inputs: √3 / √inputs, a power of two.
     const float scale = name.find("embed") != std::string::npos ? 1.0F : 0.125F;
     for (std::size_t i = 0; i < count; ++i)
       data.push_back(kernels::to_bfloat16(norm ? 1.0F + 0.25F * uniform(t, i) : scale * uniform(t, i)).bits);
@@ -82,8 +84,9 @@ struct stored_case {
   std::optional<kernels::dtype> kv_type{}; // nothing: the model's
 };
 
-/// Position, token and the bits of its logprob: of every prompt token behind the first, then of every token
-/// that is drawn. @param chunk  tokens of a prefill step
+/// Position, token and the bits of its logprob: of every prompt token after the first, then of every drawn
+/// token.
+/// @param chunk  tokens of a prefill step
 std::string complete(kernels::context& ctx, const std::filesystem::path& folder, const stored_case& stored,
                      std::size_t chunk, weight_coding coding = weight_coding::none,
                      const quantization& quant = {}) {
@@ -122,12 +125,11 @@ std::string expected_of(const stored_case& stored) {
   std::ifstream file(golden_file);
   std::string text;
   bool inside = false;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line);)
     if (line.starts_with("# "))
       inside = line == "# " + stored.name;
     else if (inside)
       text += line + "\n";
-  }
   return text;
 }
 
@@ -155,7 +157,7 @@ TEST(completion, gives_the_stored_bits_on_every_instruction_set) {
       kernels::context ctx(pool, set);
       for (const std::size_t chunk : {prompt_tokens, std::size_t{7}, std::size_t{1}}) {
         if (set == kernels::isa::portable && chunk == 1)
-          continue; // slow, and the other sets have it
+          continue; // slow, and covered by the other sets
         EXPECT_EQ(complete(ctx, folder.path(), stored, chunk), expected)
             << stored.name << ", " << kernels::name_of(set) << ", prefill in chunks of " << chunk;
       }
@@ -174,7 +176,7 @@ TEST(completion, is_the_same_under_any_plan) {
   std::vector<const kernels::kernel_table*> tables;
   for (const auto set : kernels::supported_isas())
     if (set != kernels::isa::portable || kernels::supported_isas().size() == 1)
-      tables.push_back(&kernels::table_of(set)); // the reference is slow, and plan_test has it
+      tables.push_back(&kernels::table_of(set)); // the reference is slow, and covered by plan_test
   constexpr auto int8_rows = kernels::row_quant::int8;
 
   struct model_kind {

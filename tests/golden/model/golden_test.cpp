@@ -1,5 +1,5 @@
-// Every architecture and variant against the float64 reference, which computes the expected values when the
-// test runs (tests/reference/reference.py), so that there is no stored file to grow stale.
+// Every architecture and variant compared with the float64 reference, which computes the expected values
+// during the test (tests/reference/reference.py): no stored file can become stale.
 #include "kernels/model/local_forward.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/reference/tested_backends.hpp"
@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 namespace troupe::model {
@@ -81,7 +82,7 @@ TEST_P(golden_float32, logprobs_and_greedy_continuation) {
   for (std::size_t i = 0; i < prompt_.size(); ++i)
     worst =
         std::max(worst, max_difference(std::span{logits}.subspan(i * vocab, vocab), expected.logprobs[i]));
-  EXPECT_LT(worst, 1e-3);
+  EXPECT_LT(worst, 1e-4);
   EXPECT_EQ(forward.greedy(std::span{logits}.last(vocab), greedy_tokens), expected.greedy);
   RecordProperty("worst_logprob_difference", std::to_string(worst));
   std::printf("%s float32: worst |logprob difference| %.1e over all tokens at %zu positions\n", variant(),
@@ -93,7 +94,7 @@ TEST_P(golden_bfloat16, logprobs_and_greedy_continuation) {
   auto forward = load(dtype_choice::bfloat16);
   const auto vocab = forward.config().vocab_size;
   const auto logits = forward.append(prompt_);
-  // What a client sees: the logprob of every prompt token behind the tokens before it.
+  // A client's view: the logprob of every prompt token after the tokens before it.
   std::size_t beyond = 0;
   std::vector<double> differences;
   for (std::size_t i = 0; i + 1 < prompt_.size(); ++i) {
@@ -113,6 +114,7 @@ TEST_P(golden_bfloat16, logprobs_and_greedy_continuation) {
     }
     last = forward.append({&expected.greedy[i], 1});
   }
+  EXPECT_LT(near_ties, greedy_tokens / 2) << "near-ties everywhere prove nothing";
   std::nth_element(differences.begin(),
                    differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2),
                    differences.end());
@@ -123,18 +125,71 @@ TEST_P(golden_bfloat16, logprobs_and_greedy_continuation) {
               greedy_tokens);
 }
 
+constexpr const char* variants[] = {"mixtral",
+                                    "mixtral_f32",
+                                    "mixtral_f16",
+                                    "mixtral_sharded",
+                                    "mixtral_window",
+                                    "mixtral_head_dim",
+                                    "mixtral_tied",
+                                    "mixtral_linear",
+                                    "mixtral_llama3",
+                                    "olmoe",
+                                    "olmoe_bias",
+                                    "qwen2",
+                                    "qwen2_dense_layers",
+                                    "qwen2_window",
+                                    "qwen2_layer_types",
+                                    "qwen3",
+                                    "qwen3_yarn",
+                                    "qwen3_rope_parameters",
+                                    "qwen3_bias_window",
+                                    "deepseek_v2",
+                                    "deepseek_v2_lite",
+                                    "deepseek_v2_mscale",
+                                    "deepseek_v3",
+                                    "deepseek_v3_rope_parameters",
+                                    "kimi_k2",
+                                    "moonlight",
+                                    "glm4_moe_lite",
+                                    "glm4_moe",
+                                    "glm4_moe_rope_parameters",
+                                    "glm4_moe_air",
+                                    "dots1",
+                                    "dots1_rope_parameters",
+                                    "minimax_m2",
+                                    "minimax_m2_rope_parameters",
+                                    "ernie4_5_moe",
+                                    "ernie4_5_moe_interval",
+                                    "hunyuan_v1_moe",
+                                    "hunyuan_v1_moe_lists",
+                                    "hunyuan_v1_moe_numbers",
+                                    "granitemoe",
+                                    "granitemoeshared",
+                                    "granitemoeshared_none",
+                                    "granitemoeshared_rope_parameters",
+                                    "phimoe",
+                                    "phimoe_short",
+                                    "gpt_moe",
+                                    "gpt_moe_top2",
+                                    "gpt_oss",
+                                    "gpt_oss_rope_parameters",
+                                    "llama4",
+                                    "llama4_maverick",
+                                    "llama4_rope_parameters"};
+
+/// One of each kind of arithmetic, for slow backends.
+constexpr std::string_view some[] = {
+    "mixtral_tied",     "olmoe_bias", "qwen2",   "glm4_moe", "minimax_m2",  "ernie4_5_moe", "hunyuan_v1_moe",
+    "granitemoeshared", "phimoe",     "gpt_moe", "gpt_oss",  "deepseek_v2", "deepseek_v3",  "llama4"};
+
 /// Every variant on the backends that compute in `type`.
 std::vector<golden::ParamType> cases_in(kernels::dtype type) {
   std::vector<golden::ParamType> result;
   for (const auto& backend : test::tested_backends())
-    for (const auto* variant :
-         {"mixtral", "mixtral_f32", "mixtral_f16", "mixtral_sharded", "mixtral_window", "mixtral_head_dim",
-          "mixtral_tied", "mixtral_linear", "mixtral_llama3", "olmoe", "olmoe_bias", "qwen2",
-          "qwen2_dense_layers", "qwen2_window", "qwen2_layer_types", "qwen3", "qwen3_yarn",
-          "qwen3_rope_parameters", "qwen3_bias_window"})
+    for (const auto* variant : variants)
       if (test::computes(backend, type)
-          && (!test::is_slow(backend) || variant == std::string{"mixtral_tied"}
-              || variant == std::string{"olmoe_bias"} || variant == std::string{"qwen2"}))
+          && (!test::is_slow(backend) || std::ranges::find(some, variant) != std::end(some)))
         result.emplace_back(backend, variant);
   return result;
 }
@@ -143,7 +198,7 @@ std::string name_of_test(const testing::TestParamInfo<golden::ParamType>& tested
   return std::get<0>(tested.param) + "_" + std::get<1>(tested.param);
 }
 
-// Not there where the emulated GPU alone is tested.
+// Absent if only the emulated GPU is tested.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(golden_float32);
 INSTANTIATE_TEST_SUITE_P(model, golden_float32, testing::ValuesIn(cases_in(kernels::dtype::f32)),
                          name_of_test);

@@ -31,7 +31,44 @@ def environment():
         x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
     env.globals["raise_exception"] = raise_exception
+    env.globals["strftime_now"] = lambda form: f"<strftime_now({form})>"  # the test puts the date there
     return env
+
+
+def as_taken(messages, form):
+    """Messages with calls of tools in one of the forms that templates take: no content, arguments as text."""
+    out = []
+    for message in messages:
+        if message.get("tool_calls"):
+            message = dict(message)
+            if form["no content"] and message.get("content") == "":
+                message["content"] = None
+            if form["text"]:
+                message["tool_calls"] = json.loads(json.dumps(message["tool_calls"]))
+                for call in message["tool_calls"]:
+                    if isinstance(call["function"]["arguments"], dict):
+                        call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
+        out.append(message)
+    return out
+
+
+def render(template, messages, rest):
+    """The prompt; of the forms of calls, the first that writes a call whole."""
+    if not any(message.get("tool_calls") for message in messages):
+        return template.render(messages=messages, **rest)
+    first = None
+    for no_content in (False, True):
+        for text in (False, True):
+            try:
+                prompt = template.render(messages=as_taken(messages, {"no content": no_content, "text": text}), **rest)
+            except Exception as error:
+                prompt = error
+            first = first or prompt
+            if isinstance(prompt, str) and "Zürich" in prompt.split("Weather in Zürich?", 1)[1] and "{'place'" not in prompt:
+                return prompt
+    if isinstance(first, Exception):
+        raise first
+    return first
 
 
 def content(token):
@@ -55,19 +92,20 @@ def goldens(config):
         tools = conversation.get("tools")
         source = templates["tool_use"] if tools and "tool_use" in templates else templates["default"]
         try:
-            prompt = environment().from_string(source).render(
-                messages=conversation["messages"],
-                tools=tools,
-                documents=None,
-                add_generation_prompt=conversation.get("add_generation_prompt", True),
-                **{**special, **conversation.get("extra", {})},
-            )
+            rest = {
+                "tools": tools,
+                "documents": None,
+                "add_generation_prompt": conversation.get("add_generation_prompt", True),
+                **special,
+                **conversation.get("extra", {}),
+            }
+            prompt = render(environment().from_string(source), conversation["messages"], rest)
             yield {"name": conversation["name"], "prompt": prompt}
         except jinja2.exceptions.UndefinedError:
             yield {"name": conversation["name"], "refused": None}
         except jinja2.exceptions.TemplateError as error:
             yield {"name": conversation["name"], "refused": str(error)}
-        except Exception:  # whatever else a template trips over: that it does is golden, its words are Python's
+        except Exception:  # any failure of a template: that it fails is golden, the text is Python's
             yield {"name": conversation["name"], "refused": None}
 
 
@@ -75,7 +113,8 @@ def main():
     cache = pathlib.Path(sys.argv[1])
     write = sys.argv[2:] == ["--write"]
     families = 0
-    for name in json.loads((HERE / "vocabularies.json").read_text()):
+    names = [*json.loads((HERE / "vocabularies.json").read_text()), *json.loads((HERE / "chats/templates.json").read_text())["templates"]]
+    for name in names:
         config = json.loads((cache / name / "tokenizer_config.json").read_text())
         if "chat_template" not in config:
             continue

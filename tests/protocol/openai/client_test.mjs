@@ -162,10 +162,10 @@ const tests = {
       assert.equal(error.code, "model_not_found");
       return true;
     });
-    await assert.rejects(failing({ temperature: 9 }), (error) => {
+    await assert.rejects(failing({ temperature: -9 }), (error) => {
       assert.ok(error instanceof OpenAI.BadRequestError);
       assert.equal(error.param, "temperature");
-      assert.match(error.message, /between 0 and 2/);
+      assert.match(error.message, /at least 0/);
       assert.ok(error.requestID);
       return true;
     });

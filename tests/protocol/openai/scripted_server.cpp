@@ -1,10 +1,11 @@
-// The HTTP server over a scripted backend, so that the client test needs no model: prints its port, serves
-// until its standard input ends.
+// The HTTP server with a scripted backend, so that the client test needs no model: prints its port, and
+// serves until its standard input ends.
 #include <cstdio>
 #include <iostream>
 
+#include "services/gateway/http/endpoints/routes.hpp"
+#include "services/gateway/http/gateway_metrics.hpp"
 #include "services/gateway/http/http_server.hpp"
-#include "services/gateway/metrics.hpp"
 #include "tests/unit/http/fake_backend.hpp"
 #include "tests/unit/http/fake_codec.hpp"
 
@@ -18,7 +19,11 @@ int main() {
   config.requests.vocab_size = http_test::vocab_size;
   config.requests.eos_token_ids = {http_test::eos};
   auto backend = std::make_shared<http_test::fake_backend>();
-  http_server server{std::move(config), backend, std::make_shared<http_test::fake_codec>(),
+  http_server server{std::move(config),
+                     http::all_routes(),
+                     backend,
+                     backend,
+                     std::make_shared<http_test::fake_codec>(),
                      std::make_shared<gateway_metrics>(std::make_shared<metrics::registry>())};
   std::printf("%u\n", static_cast<unsigned>(server.port()));
   std::fflush(stdout);

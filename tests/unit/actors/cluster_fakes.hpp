@@ -1,5 +1,5 @@
 // Stand-ins for the actors around the one under test. They implement the same typed interfaces, record what
-// they are told, and answer as the test says.
+// they receive, and answer as the test configures.
 #pragma once
 
 #include <algorithm>
@@ -24,35 +24,36 @@
 
 namespace troupe {
 
-/// A member that hosts whatever it is ordered to. The test makes it speak to the scheduler.
+/// A member that hosts all ordered experts. The test makes it talk to the scheduler.
 using fake_member_actor = member_actor::extend<
-    // Joins there with this hello.
+    // Joins the scheduler with this hello.
     caf::reacts_to<caf::connect_atom, caf::strong_actor_ptr, worker_hello>,
-    // Renews there.
+    // Renews at the scheduler.
     caf::reacts_to<caf::update_atom, caf::strong_actor_ptr, lease_renewal>,
-    // Answers the open order of this number so.
+    // Answers the open order of this number with the report.
     caf::reacts_to<caf::put_atom, host_report>,
-    // As a member's process does.
+    // Like a member's process.
     caf::replies_to<trace_command>::with<trace_receipt>>;
 
 struct fake_member_log {
   caf::expected<worker_welcome> welcome{caf::sec::none};
-  std::vector<view_change> changes; ///< as they were sent
-  std::vector<cluster_view> views;  ///< what each of them has made of the one before
-  cluster_view held;                ///< the last of them, or what it was welcomed with
+  std::vector<view_change> changes; ///< as received
+  std::vector<cluster_view> views;  ///< the view after each of them
+  cluster_view held;                ///< the newest view
   std::vector<host_order> orders;
-  size_t fences = 0;
+  std::size_t fences = 0;
+  std::size_t readies = 0; ///< how often it was told that it holds what it should
   std::vector<expert_id> hosted;
   bool answers_orders = true; ///< otherwise orders stay open
-  std::string order_error;    ///< not empty: orders fail so
+  std::string order_error;    ///< not empty: orders fail with it
   std::vector<trace_command> traced;
   std::string trace_error; ///< not empty: it does not trace
 
   bool is_ready() const { return !views.empty() && views.back().ready; }
 
-  uint64_t epoch() const { return views.empty() ? 0 : views.back().experts.epoch; }
+  std::uint64_t epoch() const { return views.empty() ? 0 : views.back().experts.epoch; }
 
-  uint64_t term() const { return views.empty() ? 0 : views.back().experts.term; }
+  std::uint64_t term() const { return views.empty() ? 0 : views.back().experts.term; }
 
   void take(const view_change& change) {
     changes.push_back(change);
@@ -61,14 +62,13 @@ struct fake_member_log {
   }
 
   void take(const worker_welcome& welcomed) {
-    if (const auto& whole = *welcomed.view; whole.epoch > 0) {
+    if (const auto& whole = *welcomed.view; whole.epoch > 0)
       EXPECT_EQ(apply(held, whole), view_misfit::none);
-    }
     welcome = welcomed;
   }
 
-  /// Of everything that the scheduler has said.
-  uint64_t newest_term() const {
+  /// The newest of all terms that the scheduler sent.
+  std::uint64_t newest_term() const {
     return std::max({term(), welcome ? welcome->term : 0, orders.empty() ? 0 : orders.back().term});
   }
 };
@@ -106,7 +106,8 @@ fake_member(fake_member_actor::stateful_pointer<fake_member_state> self,
         return promise;
       },
       [log](fence_atom) { ++log->fences; },
-      // A tick answers the orders that are open.
+      [log](ready_atom) { ++log->readies; },
+      // A tick answers all open orders.
       [self, log](caf::tick_atom) {
         for (auto& [promise, order] : std::exchange(self->state.open, {})) {
           log->hosted = order.experts;
@@ -134,19 +135,19 @@ fake_member(fake_member_actor::stateful_pointer<fake_member_state> self,
 /// Records what a session tells its client.
 struct recording_listener : session_listener {
   struct choice {
-    std::vector<int32_t> tokens;
+    std::vector<std::int32_t> tokens;
     finish_reason finish = finish_reason::none;
   };
 
-  std::map<uint32_t, choice> choices;
+  std::map<std::uint32_t, choice> choices;
   std::vector<std::vector<generated_token>> prompt_logprobs;
   std::vector<caf::error> errors;
-  size_t calls_after_end = 0;
-  uint32_t num_choices = 1;
-  size_t num_placed = 0;
+  std::size_t calls_after_end = 0;
+  std::uint32_t num_choices = 1;
+  std::size_t num_placed = 0;
 
   bool is_over() const {
-    size_t finished = 0;
+    std::size_t finished = 0;
     for (const auto& [index, entry] : choices)
       finished += entry.finish != finish_reason::none ? 1 : 0;
     return !errors.empty() || finished == num_choices;
@@ -154,7 +155,8 @@ struct recording_listener : session_listener {
 
   void on_placed() override { ++num_placed; }
 
-  void on_tokens(uint32_t index, const std::vector<generated_token>& tokens, finish_reason reason) override {
+  void on_tokens(std::uint32_t index, const std::vector<generated_token>& tokens,
+                 finish_reason reason) override {
     calls_after_end += is_over() || choices[index].finish != finish_reason::none ? 1 : 0;
     for (const auto& token : tokens)
       choices[index].tokens.push_back(token.token);
@@ -172,16 +174,17 @@ struct recording_listener : session_listener {
   }
 };
 
-/// What a scheduler tells its service.
+/// Records the scheduler's reports to its service.
 struct recording_metrics : scheduler_metrics {
-  size_t num_queued = 0;
-  size_t num_placed = 0;
-  uint64_t queued_bytes = 0;
+  std::size_t num_queued = 0;
+  std::size_t num_placed = 0;
+  std::uint64_t queued_bytes = 0;
   scheduler_metrics::memory memory;
   worker_counts workers;
+  std::size_t without_room = 0;
   std::vector<std::chrono::nanoseconds> waits;
-  std::map<ec, size_t> refusals;
-  std::map<fence_reason, size_t> fences;
+  std::map<ec, std::size_t> refusals;
+  std::map<fence_reason, std::size_t> fences;
   std::vector<std::pair<std::string, std::string>> events;
   std::vector<placement> placements;
   std::vector<std::string> requests; ///< "id event text"
@@ -194,7 +197,7 @@ struct recording_metrics : scheduler_metrics {
 
   void on_memory(const scheduler_metrics::memory& now) override { memory = now; }
 
-  void on_requests(size_t queued, uint64_t bytes, size_t placed) override {
+  void on_requests(std::size_t queued, std::uint64_t bytes, std::size_t placed) override {
     num_queued = queued;
     queued_bytes = bytes;
     num_placed = placed;
@@ -206,20 +209,21 @@ struct recording_metrics : scheduler_metrics {
 
   void on_published(const placement& experts, bool) override { placements.push_back(experts); }
 
+  void on_room(std::size_t num_without) override { without_room = num_without; }
+
   void on_fenced(fence_reason reason) override { ++fences[reason]; }
 
   void on_event(const char* what, const std::string& text) override { events.emplace_back(what, text); }
 
-  size_t count(const std::string& what) const {
-    size_t result = 0;
+  std::size_t count(const std::string& what) const {
+    std::size_t result = 0;
     for (const auto& entry : events)
       result += entry.first == what ? 1 : 0;
     return result;
   }
 };
 
-/// Asks for something that is answered with nothing but the word that it is done. (CAF answers unit_t with an
-/// empty message.)
+/// Sends a request whose answer has no content. (CAF answers unit_t with an empty message.)
 template <class Handle, class... Parts>
 bool is_acknowledged(deterministic_system& test, const Handle& handle, Parts... parts) {
   bool done = false;
@@ -232,31 +236,43 @@ bool is_acknowledged(deterministic_system& test, const Handle& handle, Parts... 
   return done;
 }
 
-inline worker_hello attention_hello(uint64_t id, std::vector<uint32_t> layer_experts = {4, 0, 4}) {
+inline worker_hello attention_hello(std::uint64_t id, std::vector<std::uint32_t> layer_experts = {4, 0, 4}) {
   worker_hello hello;
   hello.address = {
       .id = {id}, .role = worker_role::attention, .name = "attention-" + std::to_string(id), .endpoint = ""};
   hello.fingerprint = "model-a";
   hello.numerics_class = "cpu/float32";
-  hello.max_num_seqs = 4;
-  hello.kv_capacity_tokens = 1000;
-  hello.max_model_len = 500;
   hello.layer_experts = std::move(layer_experts);
+  hello.of_role = attention_terms{.max_num_seqs = 4, .kv_capacity_tokens = 1000, .max_model_len = 500};
   return hello;
 }
 
-inline worker_hello expert_hello(uint64_t id, uint64_t max_experts = 0) {
+inline worker_hello expert_hello(std::uint64_t id, std::uint64_t max_experts = 0) {
   worker_hello hello;
   hello.address = {
       .id = {id}, .role = worker_role::expert, .name = "expert-" + std::to_string(id), .endpoint = ""};
   hello.fingerprint = "model-a";
   hello.numerics_class = "cpu/float32";
-  hello.expert_bytes = 100;
-  hello.expert_memory_bytes = 100 * max_experts;
+  hello.of_role = expert_terms{.memory_bytes = 100 * max_experts, .expert_bytes = 100};
   return hello;
 }
 
-inline admission_request request_of(uint64_t id, uint32_t prompt_tokens = 10, uint32_t max_new_tokens = 10) {
+inline worker_hello gateway_hello(std::uint64_t id, std::vector<held_place> places = {}) {
+  worker_hello hello;
+  hello.address = {
+      .id = {id}, .role = worker_role::gateway, .name = "gateway-" + std::to_string(id), .endpoint = ""};
+  hello.of_role = gateway_terms{std::move(places)};
+  return hello;
+}
+
+/// What the worker says of its role, to be changed.
+template <class Terms>
+Terms& terms_of(worker_hello& hello) {
+  return std::get<Terms>(hello.of_role);
+}
+
+inline admission_request request_of(std::uint64_t id, std::uint32_t prompt_tokens = 10,
+                                    std::uint32_t max_new_tokens = 10) {
   admission_request request;
   request.id = {id};
   request.prompt_tokens = prompt_tokens;

@@ -1,4 +1,4 @@
-// The whole cluster when engines hang while their actors answer: every request gets what it gets undisturbed.
+// The whole cluster when engines hang while their actors answer: every request gets its undisturbed output.
 #include <string>
 
 #include "tests/unit/actors/whole_cluster.hpp"
@@ -10,26 +10,26 @@ using namespace std::chrono_literals;
 
 using names = std::vector<std::string>;
 
-/// What a hung engine may cost, beside the work itself: it is noticed, told, and what it did begins
+/// The most time that a hung engine may cost, beside the work itself: noticing, reporting and restarting
 /// elsewhere.
 constexpr auto found_within = defaults::engine_stall + defaults::lease;
 
-void open_sessions(whole_cluster& cluster, size_t count) {
-  for (size_t i = 0; i < count; ++i)
+void open_sessions(whole_cluster& cluster, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
     cluster.open_session();
   cluster.pass(150ms);
   ASSERT_FALSE(cluster.all_over());
 }
 
 void finish(whole_cluster& cluster) {
-  for (size_t i = 0; i < 300 && !cluster.all_over(); ++i)
+  for (std::size_t i = 0; i < 300 && !cluster.all_over(); ++i)
     cluster.pass(100ms);
   EXPECT_TRUE(cluster.all_over()) << "a request has not ended";
   cluster.expect_undisturbed_output();
 }
 
 TEST(cluster_hang_test, experts_without_a_replica_are_hosted_elsewhere_when_their_hosts_engine_hangs) {
-  for (const uint32_t seed : {2U, 4U, 6U}) { // one replica
+  for (const std::uint32_t seed : {2U, 4U, 6U}) { // one replica
     SCOPED_TRACE("seed " + std::to_string(seed));
     whole_cluster cluster{seed};
     open_sessions(cluster, 6);
@@ -66,7 +66,7 @@ TEST(cluster_hang_test, a_host_with_replicas_that_hangs_is_found_while_they_serv
 }
 
 TEST(cluster_hang_test, sequences_of_an_attention_worker_whose_engine_hangs_go_on_elsewhere) {
-  for (const uint32_t seed : {1U, 2U, 3U, 4U}) {
+  for (const std::uint32_t seed : {1U, 2U, 3U, 4U}) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     whole_cluster cluster{seed};
     open_sessions(cluster, 6);

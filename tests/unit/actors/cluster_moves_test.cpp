@@ -1,5 +1,5 @@
-// Experts change their hosts while requests run, and whoever takes part dies at each step of it: nothing is
-// lost, nothing is answered otherwise, and the cluster is whole again.
+// Experts change their hosts while requests run, and participants die at every step: nothing is lost, no
+// answer differs, and the cluster recovers.
 #include <string>
 
 #include "tests/unit/actors/whole_cluster.hpp"
@@ -10,13 +10,13 @@ namespace {
 using namespace std::chrono_literals;
 
 void open_some_sessions(whole_cluster& cluster) {
-  for (size_t i = 0; i < 6; ++i)
+  for (std::size_t i = 0; i < 6; ++i)
     cluster.open_session();
   cluster.pass(50ms);
 }
 
 void finish_moved(whole_cluster& cluster) {
-  for (size_t i = 0; i < 1000 && !cluster.all_over(); ++i)
+  for (std::size_t i = 0; i < 1000 && !cluster.all_over(); ++i)
     cluster.pass(100ms);
   EXPECT_TRUE(cluster.all_over()) << "a request has not ended";
   cluster.expect_undisturbed_output();
@@ -24,9 +24,9 @@ void finish_moved(whole_cluster& cluster) {
   cluster.expect_nothing_left();
 }
 
-/// Until no change is under way.
+/// Waits until no change is under way.
 void wait_for_change(whole_cluster& cluster) {
-  for (size_t i = 0; i < 600; ++i) {
+  for (std::size_t i = 0; i < 600; ++i) {
     const auto changes = cluster.rebalancer_says().changes;
     if (changes.empty() || changes.front().left == 0)
       return;
@@ -36,7 +36,7 @@ void wait_for_change(whole_cluster& cluster) {
 }
 
 TEST(cluster_moves_test, every_expert_moves_and_no_request_notices) {
-  for (uint32_t seed = 1; seed <= 6 && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint32_t seed = 1; seed <= 6 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     whole_cluster cluster{seed};
     open_some_sessions(cluster);
@@ -49,8 +49,8 @@ TEST(cluster_moves_test, every_expert_moves_and_no_request_notices) {
     EXPECT_EQ(changes.front().given_up, 0U);
     EXPECT_GT(changes.front().done, 0U);
     const auto after = cluster.scheduler_says().experts;
-    for (uint32_t layer = 0; layer < before.layers.size(); ++layer)
-      for (uint32_t index = 0; index < before.layers[layer]->experts.size(); ++index)
+    for (std::uint32_t layer = 0; layer < before.layers.size(); ++layer)
+      for (std::uint32_t index = 0; index < before.layers[layer]->experts.size(); ++index)
         EXPECT_NE(before.layers[layer]->experts[index], after.layers[layer]->experts[index]);
     finish_moved(cluster);
     EXPECT_EQ(cluster.num_replays(), 0U);
@@ -58,11 +58,11 @@ TEST(cluster_moves_test, every_expert_moves_and_no_request_notices) {
   }
 }
 
-/// Who dies in the middle of a change.
+/// The party that dies in the middle of a change.
 enum class party { host, worker, scheduler };
 
-/// @param messages  that are handled between the command and the death
-void kill_in_the_middle(party who, size_t messages, uint32_t seed) {
+/// @param messages  handled between the command and the death
+void kill_in_the_middle(party who, std::size_t messages, std::uint32_t seed) {
   SCOPED_TRACE("party " + std::to_string(static_cast<int>(who)) + ", after " + std::to_string(messages)
                + " messages, seed " + std::to_string(seed));
   whole_cluster cluster{seed};
@@ -84,7 +84,7 @@ void kill_in_the_middle(party who, size_t messages, uint32_t seed) {
   cluster.wait_until_whole();
   wait_for_change(cluster);
   finish_moved(cluster);
-  // What has been interrupted can be asked for again.
+  // An interrupted move can be ordered again.
   if (cluster.move_everything()) {
     cluster.pass(10ms);
     wait_for_change(cluster);
@@ -95,12 +95,12 @@ void kill_in_the_middle(party who, size_t messages, uint32_t seed) {
 class party_test : public testing::TestWithParam<party> {};
 
 TEST_P(party_test, may_die_at_any_step_of_a_change) {
-  // A move of everything takes some thousand messages, those of the requests among them; what belongs to the
-  // first moves is looked at closely.
-  uint32_t seed = 0;
-  for (size_t messages = 0; messages < 120 && !HasFailure(); messages += 3)
+  // A move of everything takes some thousand messages, including those of requests; those of the first moves
+  // are covered densely.
+  std::uint32_t seed = 0;
+  for (std::size_t messages = 0; messages < 120 && !HasFailure(); messages += 3)
     kill_in_the_middle(GetParam(), messages, ++seed);
-  for (size_t messages = 120; messages < 3000 && !HasFailure(); messages += 89)
+  for (std::size_t messages = 120; messages < 3000 && !HasFailure(); messages += 89)
     kill_in_the_middle(GetParam(), messages, ++seed);
 }
 

@@ -1,4 +1,4 @@
-// The whole cluster in one deterministic test: whatever dies, every request gets what it gets undisturbed.
+// The whole cluster in one deterministic test: whatever dies, every request gets its undisturbed output.
 #include <string>
 #include <tuple>
 
@@ -9,22 +9,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A dozen requests within three seconds, and so many deaths within four.
-void plan_disturbed_run(whole_cluster& cluster, size_t num_deaths) {
-  for (size_t i = 0; i < 12; ++i)
+/// Plans a dozen requests within three seconds, and `num_deaths` deaths within four.
+void plan_disturbed_run(whole_cluster& cluster, std::size_t num_deaths) {
+  for (std::size_t i = 0; i < 12; ++i)
     cluster.later(cluster.up_to(3s),
                   [&cluster] { cluster.open_session(cluster.below(5) == 0 ? 1 + cluster.below(20) : 0); });
-  for (size_t i = 0; i < num_deaths; ++i)
+  for (std::size_t i = 0; i < num_deaths; ++i)
     cluster.later(cluster.up_to(4s), [&cluster] {
       cluster.pass_some_messages();
       cluster.kill_anybody();
     });
 }
 
-/// Until every client has what it wants.
+/// Runs until every client has its answer.
 void finish_run(whole_cluster& cluster) {
   cluster.pass(4s);
-  for (size_t i = 0; i < 1000 && !cluster.all_over(); ++i)
+  for (std::size_t i = 0; i < 1000 && !cluster.all_over(); ++i)
     cluster.pass(100ms);
   EXPECT_TRUE(cluster.all_over()) << "a request has not ended";
 }
@@ -41,9 +41,9 @@ TEST(cluster_test, serves_without_deaths) {
 }
 
 TEST(cluster_test, property_requests_survive_the_deaths_of_any_workers_and_the_scheduler) {
-  size_t num_replays = 0;
-  uint64_t num_retries = 0;
-  for (uint32_t seed = 1; seed <= 50 && !testing::Test::HasFailure(); ++seed) {
+  std::size_t num_replays = 0;
+  std::uint64_t num_retries = 0;
+  for (std::uint32_t seed = 1; seed <= 50 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     whole_cluster cluster{seed};
     plan_disturbed_run(cluster, 10);
@@ -59,8 +59,8 @@ TEST(cluster_test, property_requests_survive_the_deaths_of_any_workers_and_the_s
 }
 
 TEST(cluster_test, property_a_host_without_files_serves_while_any_one_host_dies_again_and_again) {
-  uint64_t num_fetched = 0;
-  for (uint32_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) {
+  std::uint64_t num_fetched = 0;
+  for (std::uint32_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     whole_cluster cluster{seed, 2};
     plan_disturbed_run(cluster, 0);
@@ -79,10 +79,10 @@ TEST(cluster_test, property_a_host_without_files_serves_while_any_one_host_dies_
 }
 
 TEST(cluster_test, choices_beyond_the_seats_say_the_same_one_after_another) {
-  for (uint32_t seed = 1; seed <= 10 && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint32_t seed = 1; seed <= 10 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     whole_cluster cluster{seed};
-    for (uint32_t num_choices : {11U, 1U, 9U}) // a worker has 4 seats
+    for (std::uint32_t num_choices : {11U, 1U, 9U}) // a worker has 4 seats
       cluster.open_session(0, num_choices);
     if (seed > 2)
       cluster.later(cluster.up_to(400ms), [&cluster] { cluster.kill_worker(cluster.below(2)); });
@@ -94,10 +94,10 @@ TEST(cluster_test, choices_beyond_the_seats_say_the_same_one_after_another) {
 }
 
 TEST(cluster_test, the_death_of_a_gateway_leaves_nothing_behind) {
-  for (uint32_t seed = 1; seed <= 10 && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint32_t seed = 1; seed <= 10 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     whole_cluster cluster{seed};
-    for (size_t i = 0; i < 12; ++i)
+    for (std::size_t i = 0; i < 12; ++i)
       cluster.open_session();
     cluster.pass(100ms + cluster.up_to(200ms));
     cluster.pass_some_messages();
@@ -110,7 +110,7 @@ TEST(cluster_test, the_death_of_a_gateway_leaves_nothing_behind) {
 
 TEST(cluster_test, only_deaths_are_reported_as_deaths) {
   whole_cluster cluster{1};
-  const auto last_word = [&cluster] { // about a worker
+  const auto last_word = [&cluster] { // the last event about a worker
     cluster.pass(10ms);
     std::string word;
     for (const auto& [event, text] : cluster.events())

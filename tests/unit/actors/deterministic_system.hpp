@@ -1,5 +1,4 @@
-// A GoogleTest fixture that runs actors one message at a time, with time that moves only when the test says
-// so.
+// A GoogleTest fixture that runs actors one message at a time, with time that only the test moves.
 #pragma once
 
 #include <chrono>
@@ -15,24 +14,24 @@
 #include <caf/send.hpp>
 #include <gtest/gtest.h>
 
-#include "actors/error.hpp"
-#include "actors/type_ids.hpp"
+#include "actors/protocol/error.hpp"
+#include "actors/protocol/type_ids.hpp"
 
 namespace troupe {
 
 /// Base of all deterministic actor tests: CAF's test coordinator, a virtual clock, no threads, no sleeps.
 ///
-/// Actors run in the order in which they became ready; timeouts and delayed messages fire in order of their
-/// time, and everything that one of them causes runs before the next. Every actor that nobody else stops goes
-/// through `root`; when a test ends all roots get EXIT, and no actor may be left.
+/// Actors run in the order in which they became ready. Timeouts and delayed messages fire in order of their
+/// time, and all consequences of one run before the next. Actors that nothing else stops are registered with
+/// `root`; at the end of a test all roots get EXIT, and no actor may be left.
 class deterministic_system : public ::testing::Test {
  public:
   using duration = std::chrono::nanoseconds;
 
   /// Runs all actors that have a message, at the present time. Returns how often an actor ran.
   /// A million runs without an end is a live lock and fails the test.
-  size_t run() {
-    size_t count = 0;
+  std::size_t run() {
+    std::size_t count = 0;
     while (coordinator.try_run_once())
       if (++count == 1'000'000) {
         ADD_FAILURE() << "actors keep each other busy without time moving";
@@ -54,8 +53,8 @@ class deterministic_system : public ::testing::Test {
     run();
   }
 
-  /// Runs, moving time from event to event, until `predicate` holds. False when `limit` passes first or
-  /// nothing is left that could happen.
+  /// Runs, moving time from event to event, until `predicate` holds. False if `limit` passes first, or if no
+  /// event is left.
   bool run_until(const std::function<bool()>& predicate, duration limit = std::chrono::seconds{60}) {
     const auto target = coordinator.clock().now() + limit;
     while (!predicate()) {
@@ -81,8 +80,8 @@ class deterministic_system : public ::testing::Test {
     run();
   }
 
-  /// Asks `handle` and runs until it answers or `limit` passes.
-  /// @returns what it answered, or the error (sec::request_timeout after `limit`)
+  /// Sends a request to `handle` and runs until it answers or `limit` passes.
+  /// @returns the answer, or the error (sec::request_timeout after `limit`)
   template <class Result, class Handle, class... Parts>
   caf::expected<Result> ask_within(duration limit, const Handle& handle, Parts... parts) {
     caf::expected<Result> result{caf::sec::none};
@@ -154,7 +153,7 @@ class deterministic_system : public ::testing::Test {
  private:
   std::vector<caf::strong_actor_ptr> roots_;
   caf::actor_clock::time_point start_{};
-  size_t running_at_start_ = 0;
+  std::size_t running_at_start_ = 0;
 };
 
 } // namespace troupe

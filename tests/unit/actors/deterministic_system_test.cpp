@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Answers a number with the virtual time at which it was asked, after that many milliseconds.
+/// Answers a number N with the virtual time of the request, after N milliseconds.
 caf::behavior late(caf::event_based_actor* self) {
   return {[self](int milliseconds) {
             auto promise = self->make_response_promise<int>();

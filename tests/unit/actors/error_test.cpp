@@ -1,4 +1,4 @@
-#include "actors/error.hpp"
+#include "actors/protocol/error.hpp"
 
 #include <set>
 
@@ -6,8 +6,8 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
+#include "actors/protocol/cluster_messages.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
 namespace troupe {
@@ -40,7 +40,7 @@ TEST_F(error_test, knows_the_ways_in_which_a_peer_is_gone) {
 
 TEST_F(error_test, every_code_and_role_has_its_own_name) {
   std::set<std::string> names;
-  for (uint8_t code = 0; code <= static_cast<uint8_t>(ec::model_broken); ++code)
+  for (std::uint8_t code = 0; code <= static_cast<std::uint8_t>(ec::model_broken); ++code)
     EXPECT_TRUE(names.insert(to_string(static_cast<ec>(code))).second);
   EXPECT_EQ(to_string(static_cast<ec>(200)), "unknown_200") << "from a newer peer";
   for (auto role : {worker_role::gateway, worker_role::attention, worker_role::expert})

@@ -1,4 +1,4 @@
-// How a message lies on the wire, as text in which structures that may grow can be told from what may not.
+// The wire layout of a message as text that distinguishes extensible structures from others.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,24 @@
 #include <caf/binary_serializer.hpp>
 #include <caf/meta/annotation.hpp>
 
-#include "actors/attention/generation_layout.hpp"
-#include "actors/cluster/cluster_layout.hpp"
-#include "actors/cluster/encoded_once_layout.hpp"
-#include "actors/cluster/status_layout.hpp"
-#include "actors/cluster/trace_layout.hpp"
-#include "actors/cluster/view_layout.hpp"
-#include "actors/expert/expert_layout.hpp"
-#include "actors/expert/weights_layout.hpp"
-#include "actors/history/history_layout.hpp"
-#include "actors/ids_layout.hpp"
-#include "actors/rebalancer/rebalancer_layout.hpp"
-#include "actors/request_context_layout.hpp"
-#include "actors/scheduler/admission_layout.hpp"
+#include "actors/protocol/admission_layout.hpp"
+#include "actors/protocol/cluster_layout.hpp"
+#include "actors/protocol/encoded_once_layout.hpp"
+#include "actors/protocol/expert_layout.hpp"
+#include "actors/protocol/generation_layout.hpp"
+#include "actors/protocol/history_layout.hpp"
+#include "actors/protocol/ids_layout.hpp"
+#include "actors/protocol/rebalancer_layout.hpp"
+#include "actors/protocol/request_context_layout.hpp"
+#include "actors/protocol/role_layout.hpp"
+#include "actors/protocol/status_layout.hpp"
+#include "actors/protocol/trace_layout.hpp"
+#include "actors/protocol/view_layout.hpp"
+#include "actors/protocol/weights_layout.hpp"
 
 namespace troupe {
 
-/// An inspector that writes each field in hexadecimal digits, and those of an extensible structure between
+/// An inspector that writes each field in hexadecimal digits, and the fields of an extensible structure in
 /// parentheses, which stand for its length.
 class layout_recorder {
  public:
@@ -104,7 +105,7 @@ std::string layout_of(caf::actor_system& system, T& value) {
 }
 
 /// The bytes that a layout stands for.
-/// @errors throws `std::runtime_error` when the parentheses do not match
+/// @throws std::runtime_error  the parentheses do not match
 inline std::vector<char> bytes_of(std::string_view layout) {
   std::vector<std::vector<char>> open(1);
   const auto digit = [](char letter) { return letter <= '9' ? letter - '0' : letter - 'a' + 10; };
@@ -133,10 +134,9 @@ inline std::vector<char> bytes_of(std::string_view layout) {
 inline bool extends(std::string_view older, std::string_view newer) {
   std::size_t at = 0;
   for (const char letter : older) {
-    if (letter == ')') {
+    if (letter == ')')
       for (int depth = 0; at < newer.size() && (depth > 0 || newer[at] != ')'); ++at)
         depth += newer[at] == '(' ? 1 : newer[at] == ')' ? -1 : 0;
-    }
     if (at == newer.size() || newer[at] != letter)
       return false;
     ++at;

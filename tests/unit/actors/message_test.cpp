@@ -1,5 +1,5 @@
-// Every message type survives the wire, and its layout is the one that was agreed: it changes with its
-// version, and in the way that versions may change.
+// Every message type survives the wire, and its layout is the agreed one: it changes with its version, and
+// only in allowed ways.
 #include <bit>
 #include <fstream>
 #include <limits>
@@ -14,8 +14,8 @@
 #include <caf/message.hpp>
 #include <gtest/gtest.h>
 
-#include "actors/message_kinds.hpp"
-#include "actors/type_ids.hpp"
+#include "actors/protocol/message_kinds.hpp"
+#include "actors/protocol/type_ids.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 #include "tests/unit/actors/layout_recorder.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
@@ -23,7 +23,7 @@
 namespace troupe {
 namespace {
 
-/// A value in which every field differs from its default, so that one that is not sent shows.
+/// A value in which every field differs from its default, so that a missing field is noticed.
 template <class T>
 T sample();
 
@@ -76,7 +76,7 @@ generation_request sample() {
   return {sample<sequence_id>(), 4, -2, {1, 2, 3}, {4, 5}, sample<sampling_params>(), sample_context()};
 }
 
-generated_token sample_token(int32_t id) {
+generated_token sample_token(std::int32_t id) {
   return {id, -0.5F, 2, {{id, -0.5F, 2}, {8, -0.25F, 1}}};
 }
 
@@ -117,18 +117,11 @@ worker_hello sample() {
   return {sample<worker_address>(),
           "model",
           "cpu/bfloat16",
+          "0123456789abcdef",
           3,
           {8, 0, 8},
-          64,
-          65536,
-          4096,
-          {sample<sequence_id>()},
-          1U << 30U,
-          1U << 20U,
-          {sample<expert_id>()},
-          weight_origin::peers,
           {5, 6, 7},
-          {{sample<request_id>(), sample<worker_id>(), 2, 300}}};
+          attention_terms{64, 65536, 4096, {sample<sequence_id>()}}};
 }
 
 template <>
@@ -159,7 +152,7 @@ shared_view_change sample() {
 
 template <>
 worker_welcome sample() {
-  return {3, "model", sample<shared_view_change>()};
+  return {3, "model", sample<shared_view_change>(), true};
 }
 
 template <>
@@ -185,7 +178,7 @@ host_report sample() {
 
 template <>
 lease_renewal sample() {
-  return {sample<worker_id>(), 3, 4, 5, 6, 7, {8, 9, 10}, 11, {{sample<worker_id>(), 12}}, {13, 14, 15}};
+  return {sample<worker_id>(), 3, 4, 5, 6, {8, 9, 10}, attention_load{7, 11, {{sample<worker_id>(), 12}}}};
 }
 
 template <>
@@ -260,8 +253,7 @@ rebalancer_status sample() {
           {{sample<expert_id>(), {"2"}}},
           {"b"},
           5,
-          6,
-          7};
+          6};
 }
 
 template <>
@@ -285,9 +277,9 @@ std::string hex(const std::vector<char>& bytes) {
   return result;
 }
 
-/// name → version → layout, as agreed. To change a kind of message, raise its version in
-/// actors/message_kinds.cpp and add the line that the failing test prints; the lines of the older versions
-/// stay as long as their releases are upgraded from.
+/// name → version → agreed layout. To change a kind of message, raise its version in
+/// actors/protocol/message_kinds.cpp and add the line that the failing test prints. Lines of older versions
+/// stay as long as their releases can be upgraded.
 std::map<std::string, std::map<int, std::string>> agreed_layouts() {
   std::map<std::string, std::map<int, std::string>> result;
   std::ifstream in{std::string{TROUPE_SOURCE_DIR} + "/tests/unit/actors/message_layouts.txt"};
@@ -334,7 +326,7 @@ TYPED_TEST(message_test, is_equal_after_a_round_trip) {
   caf::binary_serializer sink{this->system, bytes};
   auto message = caf::make_message(original);
   ASSERT_FALSE(sink(message));
-  EXPECT_GT(bytes.size(), sizeof(uint32_t)) << "an unregistered type serialises to nothing";
+  EXPECT_GT(bytes.size(), sizeof(std::uint32_t)) << "an unregistered type serialises to nothing";
   caf::message copy;
   caf::binary_deserializer source{this->system, bytes};
   ASSERT_FALSE(source(copy));
@@ -382,7 +374,7 @@ TYPED_TEST(message_test, a_truncated_message_is_an_error) {
   std::vector<char> bytes;
   caf::binary_serializer sink{this->system, bytes};
   ASSERT_FALSE(sink(value));
-  for (size_t length = 0; length < bytes.size(); ++length) {
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
     std::vector<char> part{bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)};
     caf::binary_deserializer source{this->system, part};
     TypeParam target{};
@@ -411,7 +403,7 @@ TEST_F(floats_on_the_wire, keep_every_bit) {
     for (const float arrived : {copy.temperature, copy.top_p, copy.min_p, copy.repetition_penalty,
                                 copy.presence_penalty, copy.frequency_penalty, copy.logit_bias.at(0).bias,
                                 token_copy.logprob, token_copy.top.at(0).logprob})
-      EXPECT_EQ(std::bit_cast<uint32_t>(arrived), std::bit_cast<uint32_t>(value)) << value;
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(arrived), std::bit_cast<std::uint32_t>(value)) << value;
   }
 }
 
@@ -426,12 +418,60 @@ TEST(kinds, are_told_to_peers_each_once) {
   EXPECT_EQ(names, std::set<std::string>{}) << "without a test above";
 }
 
+class roles : public deterministic_system {};
+
+/// Beside those of attention workers, which the samples above have. A change of a layout is one of
+/// worker_hello and of lease_renewal, too.
+TEST_F(roles, have_the_agreed_layouts) {
+  role_terms gateway = gateway_terms{{{sample<request_id>(), sample<worker_id>(), 2, 300}}};
+  EXPECT_EQ(layout_of(system, gateway), "01(010123456789abcdeffedcba987654321000000002000000000000012c)");
+  role_terms expert =
+      expert_terms{1U << 30U, 1U << 20U, {sample<expert_id>()}, weight_origin::peers, "node-a"};
+  EXPECT_EQ(layout_of(system, expert),
+            "03(0000000040000000000000000010000001000000070000012c02066e6f64652d61)");
+  role_load of_gateway = gateway_load{{{sample<worker_id>(), 12}}};
+  EXPECT_EQ(layout_of(system, of_gateway), "01(01fedcba9876543210000000000000000c)");
+  role_load of_expert = expert_load{{13, 14, 15}};
+  EXPECT_EQ(layout_of(system, of_expert), "03((000000000000000d000000000000000e000000000000000f))");
+}
+
+TEST_F(roles, come_back_as_they_were) {
+  auto hello = sample<worker_hello>();
+  auto load = sample<lease_renewal>();
+  const auto check = [&](role_terms terms, role_load of_role) {
+    hello.of_role = std::move(terms);
+    load.of_role = std::move(of_role);
+    std::vector<char> bytes;
+    caf::binary_serializer sink{system, bytes};
+    ASSERT_FALSE(sink(hello, load));
+    worker_hello same_hello;
+    lease_renewal same_load;
+    caf::binary_deserializer source{system, bytes};
+    ASSERT_FALSE(source(same_hello, same_load));
+    EXPECT_EQ(same_hello, hello);
+    EXPECT_EQ(same_load, load);
+  };
+  check({}, {});
+  check(gateway_terms{{{{1}, {2}, 3, 4}}}, gateway_load{{{{1}, 2}}});
+  check(expert_terms{1, 2, {{3, 4}}, weight_origin::peers, "node-a"}, expert_load{{1, 2, 3}});
+}
+
+TEST_F(roles, that_are_not_known_are_skipped) {
+  const auto bytes = bytes_of("09(0102030405)07");
+  caf::binary_deserializer source{system, bytes};
+  role_terms terms = gateway_terms{};
+  std::uint8_t behind = 0;
+  ASSERT_FALSE(source(terms, behind));
+  EXPECT_EQ(terms, role_terms{});
+  EXPECT_EQ(behind, 7U);
+}
+
 class renewals : public deterministic_system {};
 
 TEST_F(renewals, are_small_however_large_the_model_is) {
-  // As an attention worker of a model of any size sends it, with complaints about four hosts.
-  lease_renewal load{{1}, 2, 3, 64, 256, 1U << 20U, {4, 5, 6}, 7, {{{1}, 2}, {{3}, 4}, {{5}, 6}, {{7}, 8}},
-                     {}};
+  // As sent by an attention worker of a model of any size, with complaints about four hosts.
+  lease_renewal load{
+      {1}, 2, 3, 64, 256, {4, 5, 6}, attention_load{1U << 20U, 7, {{{1}, 2}, {{3}, 4}, {{5}, 6}, {{7}, 8}}}};
   std::vector<char> bytes;
   caf::binary_serializer sink{system, bytes};
   ASSERT_FALSE(sink(load));

@@ -1,4 +1,4 @@
-// What fakes do late and out of turn, by a seed. Everything waits on the virtual clock of the fixture.
+// Late and reordered actions of fakes, by a seed. Everything waits on the virtual clock of the fixture.
 #pragma once
 
 #include <algorithm>
@@ -17,57 +17,58 @@
 
 namespace troupe {
 
-/// Runs a scenario for the seeds 1..count until one fails. That one says its number, and the environment
-/// variable TROUPE_SEED runs it alone.
+/// Runs a scenario for the seeds 1..count until one fails. The failure prints its seed, and the environment
+/// variable TROUPE_SEED runs that one alone.
 template <class Scenario>
-void for_each_seed(uint32_t count, Scenario scenario) {
-  uint32_t first = 1;
+void for_each_seed(std::uint32_t count, Scenario scenario) {
+  std::uint32_t first = 1;
   if (const auto* alone = std::getenv("TROUPE_SEED"); alone != nullptr) // NOLINT(concurrency-mt-unsafe)
-    first = count = static_cast<uint32_t>(std::strtoul(alone, nullptr, 10));
+    first = count = static_cast<std::uint32_t>(std::strtoul(alone, nullptr, 10));
   for (auto seed = first; seed <= count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("TROUPE_SEED=" + std::to_string(seed) + " runs this alone");
     scenario(seed);
   }
 }
 
-/// Links between stand-ins. A message is late by chance, one in eight by much, and so overtakes those of
-/// other senders and meets a state that has moved on. Two messages of one sender to one receiver never change
-/// places, and none is doubled or lost while both live: that is what the transport promises.
+/// Links between stand-ins. Messages are late by chance, one in eight by much, and so overtake those of other
+/// senders and meet a newer state. Two messages from one sender to one receiver never change places, and none
+/// is duplicated or lost while both live: that is what the transport promises.
 class seeded_links {
  public:
   using duration = std::chrono::nanoseconds;
 
   /// @param latency  most messages take less; the late ones up to 20 times as long
-  seeded_links(deterministic_system& test, uint32_t seed, std::chrono::microseconds latency)
+  seeded_links(deterministic_system& test, std::uint32_t seed, std::chrono::microseconds latency)
       : test_(test), random_(seed), latency_(latency) {}
 
-  uint32_t below(uint32_t bound) { return random_.below(bound); }
+  std::uint32_t below(std::uint32_t bound) { return random_.below(bound); }
 
-  bool one_in(uint32_t bound) { return below(bound) == 0; }
+  bool one_in(std::uint32_t bound) { return below(bound) == 0; }
 
   duration up_to(std::chrono::microseconds most) {
-    return std::chrono::microseconds{below(static_cast<uint32_t>(most.count()) + 1)};
+    return std::chrono::microseconds{below(static_cast<std::uint32_t>(most.count()) + 1)};
   }
 
   /// `arrives` is called when a message of `from` that is sent now gets to `to`.
-  void send(uint64_t from, uint64_t to, std::function<void()> arrives) {
+  void send(std::uint64_t from, std::uint64_t to, std::function<void()> arrives) {
     auto& last = last_[{from, to}];
     last = std::max(last, test_.now() + up_to(one_in(8) ? 20 * latency_ : latency_));
     plans_.emplace(last, plan{from, to, std::move(arrives)});
   }
 
-  /// Something happens by itself.
+  /// Plans an event.
   void later(duration pause, std::function<void()> happens) {
     plans_.emplace(test_.now() + pause, plan{0, 0, std::move(happens)});
   }
 
-  /// A process has died: what it has sent and what it was sent is lost.
-  void forget(uint64_t who) {
+  /// A process has died: messages from and to it are lost.
+  void forget(std::uint64_t who) {
     std::erase_if(plans_,
                   [who](const auto& entry) { return entry.second.from == who || entry.second.to == who; });
   }
 
-  /// Moves time with whatever is on its way. @param look  sees what actors have done, at least every `slice`
+  /// Moves time, with all planned events.
+  /// @param look  examines the actors, at least every `slice`
   void pass(duration time, const std::function<void()>& look = {}) {
     for (const auto end = test_.now() + time;;) {
       auto next = look ? std::min(end, test_.now() + slice) : end;
@@ -91,16 +92,16 @@ class seeded_links {
   static constexpr duration slice = std::chrono::milliseconds{10};
 
   struct plan {
-    uint64_t from;
-    uint64_t to;
+    std::uint64_t from;
+    std::uint64_t to;
     std::function<void()> happens;
   };
 
   deterministic_system& test_;
   dice random_;
   std::chrono::microseconds latency_;
-  std::multimap<duration, plan> plans_; ///< equal times: in the order in which they were planned
-  std::map<std::pair<uint64_t, uint64_t>, duration> last_;
+  std::multimap<duration, plan> plans_; ///< equal times: in the order of planning
+  std::map<std::pair<std::uint64_t, std::uint64_t>, duration> last_;
 };
 
 } // namespace troupe

@@ -1,5 +1,5 @@
 // A small cluster on simulated engines under virtual time: attention workers, expert hosts, and clients that
-// collect what they get. Sessions, scheduler and members are left out: the test plays them.
+// collect their results. The test plays sessions, scheduler and members.
 #pragma once
 
 #include <algorithm>
@@ -15,35 +15,36 @@
 #include "actors/attention/attention_state.hpp"
 #include "actors/attention/attention_worker.hpp"
 #include "actors/cluster/directory.hpp"
-#include "actors/engine/simulated_engine.hpp"
 #include "actors/expert/expert_host.hpp"
 #include "actors/expert/expert_host_metrics.hpp"
+#include "tests/simulation/simulated_engine.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 
-/// What a client has got of one sequence, checked as it came.
+/// A client's results for one sequence, checked on arrival.
 struct outcome {
   hash_model_output output;
-  std::vector<uint32_t> attempts; ///< of each update
-  size_t first_index = 0;         ///< of the first update
+  std::vector<std::uint32_t> attempts; ///< of each update
+  std::size_t first_index = 0;         ///< of the first update
   bool finished = false;
   ec failure = ec::none;
   std::string failure_text;
 };
 
-/// Counts what the metrics listeners are told.
+/// Counts the reports to the metrics listeners.
 struct counted_attention : attention_metrics {
   void on_iteration(const iteration& done) override {
     ++iterations;
     widest = std::max(widest, done.in_flight);
     most_rows = std::max(most_rows, done.rows);
+    iteration_tokens += done.tokens;
   }
 
-  void on_tokens(uint32_t computed, uint32_t) override { rows += computed; }
+  void on_tokens(std::uint32_t computed, std::uint32_t) override { rows += computed; }
 
-  void on_preemption(uint32_t num_computed) override {
+  void on_preemption(std::uint32_t num_computed) override {
     ++preemptions;
     preempted_tokens += num_computed;
   }
@@ -56,32 +57,34 @@ struct counted_attention : attention_metrics {
 
   void on_failure(ec code) override { ++failures[code]; }
 
-  uint64_t iterations = 0;
-  uint32_t widest = 0;
-  uint32_t most_rows = 0;
-  uint64_t rows = 0;
-  uint64_t preemptions = 0;
-  uint64_t preempted_tokens = 0;
-  uint64_t hedges = 0;
-  uint64_t hedges_refused = 0;
-  std::map<ec, uint64_t> retries;
-  std::map<ec, uint64_t> failures;
+  std::uint64_t iterations = 0;
+  std::uint32_t widest = 0;
+  std::uint32_t most_rows = 0;
+  std::uint64_t iteration_tokens = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t preempted_tokens = 0;
+  std::uint64_t hedges = 0;
+  std::uint64_t hedges_refused = 0;
+  std::map<ec, std::uint64_t> retries;
+  std::map<ec, std::uint64_t> failures;
 };
 
 struct counted_host : expert_host_metrics {
-  void on_step(uint32_t, uint32_t num_batches, std::span<const uint64_t>, uint64_t) override {
+  void on_step(std::uint32_t, std::uint32_t num_batches, std::span<const std::uint64_t>,
+               std::uint64_t) override {
     ++steps;
     most_merged = std::max(most_merged, num_batches);
   }
 
-  void on_batch(uint32_t, uint32_t, uint64_t, uint64_t) override { ++batches; }
+  void on_batch(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t) override { ++batches; }
 
   void on_refusal(ec code) override { ++refusals[code]; }
 
-  uint64_t batches = 0;
-  uint64_t steps = 0;
-  uint32_t most_merged = 0;
-  std::map<ec, uint64_t> refusals;
+  std::uint64_t batches = 0;
+  std::uint64_t steps = 0;
+  std::uint32_t most_merged = 0;
+  std::map<ec, std::uint64_t> refusals;
 };
 
 class serving_system : public deterministic_system {
@@ -100,7 +103,7 @@ class serving_system : public deterministic_system {
     std::shared_ptr<simulated_device> device;
     std::shared_ptr<simulated_attention_engine> engine;
     std::shared_ptr<counted_attention> metrics;
-    attention_worker_actor actor;
+    local_attention_worker_actor actor;
   };
 
   using outcomes = std::map<sequence_id, outcome>;
@@ -127,9 +130,8 @@ class serving_system : public deterministic_system {
     deterministic_system::SetUp();
     directory = root(system.spawn(local_directory));
     experts.term = 1;
-    for (const auto count : model.shape.layer_experts) {
+    for (const auto count : model.shape.layer_experts)
       experts.layers.push_back(shared_layer({1, std::vector<expert_hosts>(count)}));
-    }
   }
 
   /// An expert host that holds nothing yet.
@@ -171,17 +173,29 @@ class serving_system : public deterministic_system {
     return result;
   }
 
+  expert_terms terms_of(const host& who) {
+    return std::get<expert_terms>(ask<worker_hello>(who.actor, caf::join_atom_v)->of_role);
+  }
+
+  attention_terms terms_of(const worker& who) {
+    return std::get<attention_terms>(ask<worker_hello>(who.actor, caf::join_atom_v)->of_role);
+  }
+
+  attention_load load_of(const worker& who) {
+    return std::get<attention_load>(ask<lease_renewal>(who.actor, load_atom_v)->of_role);
+  }
+
   /// Every expert, or those that `wanted` picks.
   std::vector<expert_id> all_experts(const std::function<bool(expert_id)>& wanted = {}) const {
     std::vector<expert_id> result;
-    for (uint32_t layer = 0; layer < model.shape.layer_experts.size(); ++layer)
-      for (uint32_t index = 0; index < model.shape.layer_experts[layer]; ++index)
+    for (std::uint32_t layer = 0; layer < model.shape.layer_experts.size(); ++layer)
+      for (std::uint32_t index = 0; index < model.shape.layer_experts[layer]; ++index)
         if (!wanted || wanted({layer, index}))
           result.push_back({layer, index});
     return result;
   }
 
-  /// Orders a host to hold `wanted`, waits until it does, and puts it into the placement.
+  /// Orders a host to hold `wanted`, waits until it does, and adds it to the placement.
   void load(const host& at, const std::vector<expert_id>& wanted) {
     const auto report = ask_within<host_report>(std::chrono::seconds{60}, at.actor,
                                                 host_order{experts.term, ++orders_, wanted});
@@ -190,7 +204,7 @@ class serving_system : public deterministic_system {
     place(at, wanted);
   }
 
-  /// Says in the placement, truly or not, that `at` hosts `wanted`.
+  /// Puts into the placement, truly or not, that `at` hosts `wanted`.
   void place(const host& at, const std::vector<expert_id>& wanted) {
     for (const auto id : wanted) {
       auto& hosts = edit(experts.layers[id.layer]).experts[id.index].hosts;
@@ -218,7 +232,7 @@ class serving_system : public deterministic_system {
     run();
   }
 
-  /// A session that keeps what it gets in `results`. Any number of sequences.
+  /// A session that collects its results in `results`. Any number of sequences.
   token_receiver_actor add_client(outcomes& results) {
     return root(
         system.spawn([&results](token_receiver_actor::pointer) -> token_receiver_actor::behavior_type {
@@ -237,13 +251,14 @@ class serving_system : public deterministic_system {
     caf::send_as(client, at.actor, request);
   }
 
-  generation_request make_request(uint64_t number, uint32_t prompt_tokens, int32_t max_tokens) const {
+  generation_request make_request(std::uint64_t number, std::uint32_t prompt_tokens,
+                                  std::int32_t max_tokens) const {
     generation_request result;
     result.id = {{number}, 0};
     result.sampling.seed = number * 7;
     result.sampling.max_tokens = max_tokens;
-    for (uint32_t i = 0; i < prompt_tokens; ++i)
-      result.prompt.push_back(static_cast<int32_t>((number * 131 + i * 17) % model.shape.vocab_size));
+    for (std::uint32_t i = 0; i < prompt_tokens; ++i)
+      result.prompt.push_back(static_cast<std::int32_t>((number * 131 + i * 17) % model.shape.vocab_size));
     return result;
   }
 
@@ -251,7 +266,7 @@ class serving_system : public deterministic_system {
     return hash_model_tokens(model, request, model.shape.max_model_len);
   }
 
-  static bool all_finished(const outcomes& results, size_t count) {
+  static bool all_finished(const outcomes& results, std::size_t count) {
     return results.size() == count && std::all_of(results.begin(), results.end(), [](const auto& entry) {
              return entry.second.finished;
            });
@@ -296,8 +311,8 @@ class serving_system : public deterministic_system {
     known.finished = update.finish != finish_reason::none;
   }
 
-  uint64_t orders_ = 0;
-  uint64_t last_worker_ = 100;
+  std::uint64_t orders_ = 0;
+  std::uint64_t last_worker_ = 100;
 };
 
 } // namespace troupe

@@ -1,4 +1,4 @@
-// What another thread tells a test.
+// Values from another thread to a test.
 #pragma once
 
 #include <future>
@@ -7,7 +7,8 @@
 
 namespace troupe {
 
-/// What another thread tells once. Shared, because that thread may still be telling when the test goes on.
+/// A value that another thread sets once. Shared, because that thread may still be setting it when the test
+/// continues.
 template <class T>
 class told {
  public:

@@ -1,5 +1,5 @@
 // The whole cluster under virtual time: sessions, gateway, scheduler, members, attention workers and expert
-// hosts on simulated engines, as processes that die when the test says so and are started anew.
+// hosts on simulated engines, as processes that the test kills and restarts.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "actors/cluster/member.hpp"
-#include "actors/defaults.hpp"
 #include "actors/expert/weights_fetcher.hpp"
 #include "actors/expert/weights_sender.hpp"
 #include "actors/gateway/gateway.hpp"
 #include "actors/gateway/session.hpp"
 #include "actors/history/history.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "actors/rebalancer/rebalancer.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
@@ -29,21 +29,23 @@
 
 namespace troupe {
 
-/// What attention workers have, and how the scheduler gives it away.
+/// The workers' memory, and how the scheduler assigns that of attention workers.
 struct cluster_memory {
-  uint32_t num_blocks = 256; ///< of 4 tokens
-  uint32_t max_num_seqs = 4;
+  std::uint32_t num_blocks = 256; ///< of 4 tokens
+  std::uint32_t max_num_seqs = 4;
   double admission_quantile = defaults::admission_quantile;
+  std::uint64_t host_experts = 0; ///< that an expert host can hold; 0: any number
 };
 
 /// A cluster of processes, each a handful of actors that die together.
 class whole_cluster : public serving_system {
  public:
-  static constexpr size_t num_hosts = 3;
-  static constexpr size_t num_workers = 2;
+  static constexpr std::size_t num_hosts = 3;
+  static constexpr std::size_t num_workers = 2;
 
   /// @param num_with_files  expert hosts that can read weights; the others get theirs from them
-  explicit whole_cluster(uint32_t seed, size_t num_with_files = num_hosts, cluster_memory memory = {})
+  explicit whole_cluster(std::uint32_t seed, std::size_t num_with_files = num_hosts,
+                         cluster_memory memory = {})
       : random_(seed), num_replicas_(1 + seed % 2), num_with_files_(num_with_files), memory_(memory) {
     SetUp();
     // Slow enough for deaths to come in the middle of everything: an iteration takes some 30 ms.
@@ -53,9 +55,9 @@ class whole_cluster : public serving_system {
     costs.expert_row = std::chrono::microseconds{300};
     costs.expert_load = std::chrono::milliseconds{2};
     start_scheduler();
-    for (size_t i = 0; i < num_hosts; ++i)
+    for (std::size_t i = 0; i < num_hosts; ++i)
       start_host(i);
-    for (size_t i = 0; i < num_workers; ++i)
+    for (std::size_t i = 0; i < num_workers; ++i)
       start_worker(i);
     start_gateway();
     wait_until_whole();
@@ -73,28 +75,30 @@ class whole_cluster : public serving_system {
   // -------------------------------------------------------------------------------------------------------------
   // Processes
 
-  /// Ends a process at once, somewhere in the middle of what is under way, and starts it anew a little later.
-  void kill_host(size_t index) {
+  /// Ends a process at once, in the middle of its work, and restarts it a little later.
+  void kill_host(std::size_t index) {
     die(hosts_[index]);
     later(restart_pause(), [this, index] { start_host(index); });
   }
 
-  /// Ends a process in order, as its service does at SIGTERM when nobody needs it any more. It stays away.
-  void stop_host(size_t index) { die(hosts_[index], caf::exit_reason::user_shutdown); }
+  /// Ends a process in order, as its service does at SIGTERM when nothing depends on it. It stays away.
+  void stop_host(std::size_t index) { die(hosts_[index], caf::exit_reason::user_shutdown); }
 
-  void kill_worker(size_t index) {
+  void bring_back_host(std::size_t index) { start_host(index); }
+
+  void kill_worker(std::size_t index) {
     die(workers_[index]);
     later(restart_pause(), [this, index] { start_worker(index); });
   }
 
-  /// The engine of a process computes nothing from now on, while its actors go on.
-  void hang_host(size_t index) { hosts_[index].device->hang(); }
+  /// Stops the engine of a process for good, while its actors continue.
+  void hang_host(std::size_t index) { hosts_[index].device->hang(); }
 
-  void resume_host(size_t index) { hosts_[index].device->resume(); }
+  void resume_host(std::size_t index) { hosts_[index].device->resume(); }
 
-  void hang_worker(size_t index) { workers_[index].device->hang(); }
+  void hang_worker(std::size_t index) { workers_[index].device->hang(); }
 
-  void resume_worker(size_t index) { workers_[index].device->resume(); }
+  void resume_worker(std::size_t index) { workers_[index].device->resume(); }
 
   void kill_scheduler() {
     die(scheduler_process_);
@@ -103,7 +107,7 @@ class whole_cluster : public serving_system {
 
   bool has_scheduler() const { return !scheduler_process_.actors.empty(); }
 
-  /// Kills whoever the dice say, if it is not dead already.
+  /// Kills a random process that is not dead already.
   void kill_anybody() {
     const auto draw = below(8);
     if (draw < num_hosts && !hosts_[draw].actors.empty())
@@ -111,7 +115,7 @@ class whole_cluster : public serving_system {
     else if (draw >= num_hosts && draw < 6 && !workers_[draw % num_workers].actors.empty())
       kill_worker(draw % num_workers);
     else if (draw >= 6 && has_scheduler() && now() - scheduler_start_ >= defaults::scheduler_away)
-      kill_scheduler(); // twice in a row may be too long for new requests, which is their limit
+      kill_scheduler(); // twice in a row may exceed the wait of new requests
   }
 
   /// Ends the gateway's process with all its sessions, for good.
@@ -130,8 +134,8 @@ class whole_cluster : public serving_system {
   // -------------------------------------------------------------------------------------------------------------
   // Placement
 
-  /// Has every expert change its hosts: each goes from one of its hosts to one that does not have it.
-  /// @return false when the scheduler has no placement to change
+  /// Moves every expert from one of its hosts to another one that lacks it.
+  /// @returns false if the scheduler has no placement to change
   bool move_everything() {
     placement_command all;
     all.action = placement_action::assign;
@@ -142,13 +146,13 @@ class whole_cluster : public serving_system {
         names[one.address.id] = one.address.name;
     if (!status.ready || names.size() < num_hosts)
       return false;
-    for (uint32_t layer = 0; layer < status.experts.layers.size(); ++layer)
-      for (uint32_t index = 0; index < status.experts.layers[layer]->experts.size(); ++index) {
+    for (std::uint32_t layer = 0; layer < status.experts.layers.size(); ++layer)
+      for (std::uint32_t index = 0; index < status.experts.layers[layer]->experts.size(); ++index) {
         auto hosts = status.experts.layers[layer]->experts[index].hosts;
         named_hosts wanted{{layer, index}, {}};
         for (const auto& [id, name] : names)
           if (std::find(hosts.begin(), hosts.end(), id) == hosts.end()) {
-            hosts[below(static_cast<uint32_t>(hosts.size()))] = id;
+            hosts[below(static_cast<std::uint32_t>(hosts.size()))] = id;
             break;
           }
         for (auto id : hosts)
@@ -164,9 +168,9 @@ class whole_cluster : public serving_system {
   // -------------------------------------------------------------------------------------------------------------
   // Requests
 
-  /// Opens a session of random size. Its client goes away after `patience` tokens, if that is not 0.
-  /// @param num_choices  0: the dice say
-  void open_session(size_t patience = 0, uint32_t num_choices = 0) {
+  /// Opens a session of random size. Its client leaves after `patience` tokens, unless that is 0.
+  /// @param num_choices  0: random
+  void open_session(std::size_t patience = 0, std::uint32_t num_choices = 0) {
     auto& added = requests_.emplace_back();
     added.patience = patience;
     auto& request = added.request;
@@ -174,13 +178,13 @@ class whole_cluster : public serving_system {
     request.num_choices = 1 + below(2);
     if (num_choices > 0)
       request.num_choices = num_choices;
-    request.priority = static_cast<int32_t>(below(3));
+    request.priority = static_cast<std::int32_t>(below(3));
     request.sampling.seed = random_();
-    request.sampling.max_tokens = static_cast<int32_t>(1 + below(40));
+    request.sampling.max_tokens = static_cast<std::int32_t>(1 + below(40));
     if (below(4) == 0)
       request.sampling.prompt_logprobs = 1;
     for (auto left = 1 + below(30); left > 0; --left)
-      request.prompt.push_back(static_cast<int32_t>(below(model.shape.vocab_size)));
+      request.prompt.push_back(static_cast<std::int32_t>(below(model.shape.vocab_size)));
     added.listener = std::make_shared<recording_listener>();
     added.listener->num_choices = request.num_choices;
     const auto session = spawn_session(system, gateway_, request, added.listener);
@@ -189,7 +193,7 @@ class whole_cluster : public serving_system {
         [&added](const caf::error&) { added.has_ended = true; });
   }
 
-  /// Clients that have seen enough go away.
+  /// Lets clients leave that have seen enough.
   void leave_impatient_clients() {
     for (auto& request : requests_)
       if (request.patience > 0 && !request.has_left
@@ -205,20 +209,20 @@ class whole_cluster : public serving_system {
                        [](const auto& request) { return request.has_left || request.listener->is_over(); });
   }
 
-  /// Every request that nobody gave up has got exactly the tokens of an undisturbed run.
+  /// Checks that every request whose client stayed got exactly the tokens of an undisturbed run.
   void expect_undisturbed_output() {
     for (const auto& [request, listener, session, patience, has_left, has_ended] : requests_) {
       SCOPED_TRACE("request " + std::to_string(request.id.value));
       EXPECT_EQ(listener->calls_after_end, 0U);
       for (const auto& error : listener->errors)
         ADD_FAILURE() << system.render(error);
-      for (uint32_t choice = 0; choice < request.num_choices; ++choice) {
+      for (std::uint32_t choice = 0; choice < request.num_choices; ++choice) {
         generation_request alone;
         alone.id = {request.id, choice};
         alone.prompt = request.prompt;
         alone.sampling = request.sampling;
         const auto wanted = expected(alone);
-        std::vector<int32_t> tokens;
+        std::vector<std::int32_t> tokens;
         for (const auto& token : wanted.tokens)
           tokens.push_back(token.token);
         const auto& got = listener->choices[choice];
@@ -246,7 +250,7 @@ class whole_cluster : public serving_system {
     return result;
   }
 
-  /// Nothing is left behind of requests that are over, on whichever process.
+  /// Checks that no process keeps anything of finished requests.
   void expect_nothing_left() {
     for (const auto& request : requests_)
       EXPECT_TRUE(request.has_ended) << "the session of request " << request.request.id.value
@@ -273,7 +277,7 @@ class whole_cluster : public serving_system {
   // -------------------------------------------------------------------------------------------------------------
   // Time
 
-  /// Moves time, with whatever was planned on the way.
+  /// Moves time, with all planned events.
   void pass(duration time) {
     const auto end = now() + time;
     while (!plans_.empty() && plans_.begin()->first <= end) {
@@ -287,7 +291,7 @@ class whole_cluster : public serving_system {
     leave_impatient_clients();
   }
 
-  /// Lets a random number of messages be handled: the next thing happens in the middle of others.
+  /// Lets a random number of messages be handled, so that the next event happens among others.
   void pass_some_messages() {
     auto left = below(60);
     run_until([&left] { return left-- == 0; }, std::chrono::milliseconds{5});
@@ -295,13 +299,13 @@ class whole_cluster : public serving_system {
 
   void later(duration pause, std::function<void()> plan) { plans_.emplace(now() + pause, std::move(plan)); }
 
-  uint32_t below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
+  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
 
   duration up_to(std::chrono::microseconds bound) {
-    return std::chrono::microseconds{below(static_cast<uint32_t>(bound.count()))};
+    return std::chrono::microseconds{below(static_cast<std::uint32_t>(bound.count()))};
   }
 
-  /// Until whatever was planned has happened, everybody is back, and the cluster serves.
+  /// Runs until all planned events have happened, all processes are back, and the cluster serves.
   void wait_until_whole() {
     const auto everybody = num_hosts + num_workers + (gateway_ ? 1 : 0);
     for (const auto deadline = now() + std::chrono::seconds{60}; now() < deadline;) {
@@ -320,13 +324,13 @@ class whole_cluster : public serving_system {
     return status ? *status : scheduler_status{};
   }
 
-  /// Times that a request was given a place after its first one.
-  size_t num_replays() const {
+  /// How often requests got a place after their first one.
+  std::size_t num_replays() const {
     return metrics_->waits.size() - std::min(metrics_->waits.size(), requests_.size());
   }
 
-  /// Experts that hosts got from others.
-  uint64_t num_fetched() const {
+  /// Experts that hosts fetched from others.
+  std::uint64_t num_fetched() const {
     auto result = num_fetched_;
     for (const auto& one : hosts_)
       result += one.engine ? one.engine->fetched() : 0;
@@ -334,23 +338,23 @@ class whole_cluster : public serving_system {
   }
 
   /// Expert batches that were sent again.
-  uint64_t num_retries() const {
-    uint64_t result = 0;
+  std::uint64_t num_retries() const {
+    std::uint64_t result = 0;
     for (const auto& counts : attention_counts_)
       for (const auto& [code, count] : counts->retries)
         result += count;
     return result;
   }
 
-  /// Sequences that lost their blocks to others.
-  uint64_t num_preemptions() const {
-    uint64_t result = 0;
+  /// Sequences that were preempted.
+  std::uint64_t num_preemptions() const {
+    std::uint64_t result = 0;
     for (const auto& counts : attention_counts_)
       result += counts->preemptions;
     return result;
   }
 
-  /// The workers that an event is about, in their order: the first words of its texts.
+  /// The workers that an event is about, in order: the first words of its texts.
   std::vector<std::string> named_by(const std::string& event) const {
     std::vector<std::string> result;
     for (const auto& [what, text] : metrics_->events)
@@ -381,19 +385,19 @@ class whole_cluster : public serving_system {
     session_request request;
     std::shared_ptr<recording_listener> listener;
     caf::weak_actor_ptr session;
-    size_t patience = 0;
+    std::size_t patience = 0;
     bool has_left = false;  ///< the client
     bool has_ended = false; ///< the session
   };
 
-  /// Below what a new request waits for a scheduler, pauses between attempts to reach it included.
+  /// Less than a new request's wait for a scheduler, minus the pauses between attempts to reach it.
   duration restart_pause() { return std::chrono::milliseconds{20} + up_to(std::chrono::milliseconds{400}); }
 
   void publish_service(const std::string& name, const caf::strong_actor_ptr& actor) {
     caf::anon_send(directory, caf::publish_atom_v, name, actor);
   }
 
-  /// All actors of a process at once, as `kill -9` ends them: none sees another one go first.
+  /// Kills all actors of a process at once, as `kill -9` does: none sees another one end first.
   void die(process& victim, caf::exit_reason reason = caf::exit_reason::kill) {
     publish_service(victim.name, nullptr);
     publish_service(weights_service(victim.name), nullptr);
@@ -420,7 +424,7 @@ class whole_cluster : public serving_system {
     const auto actor = root(spawn_scheduler(system, std::move(config)));
     const auto history = root(spawn_history(system, {}));
     rebalancer_config planning;
-    planning.is_automatic = false; // the test says what moves
+    planning.is_automatic = false; // the test orders all moves
     rebalancer_ = root(spawn_rebalancer(system, fleet_of(actor), history, std::move(planning)));
     scheduler_process_ = {"scheduler",
                           {caf::actor_cast<caf::actor>(actor), caf::actor_cast<caf::actor>(history),
@@ -429,10 +433,11 @@ class whole_cluster : public serving_system {
     publish_service("scheduler", caf::actor_cast<caf::strong_actor_ptr>(actor));
   }
 
-  void start_host(size_t index) {
+  void start_host(std::size_t index) {
     const auto name = "expert-" + std::to_string(index);
     const bool has_files = index < num_with_files_;
     expert_host_config config;
+    config.expert_memory_bytes = memory_.host_experts * simulated_expert_engine::config{}.expert_bytes;
     std::vector<caf::actor> others;
     if (!has_files) {
       weights_fetcher_config fetcher;
@@ -465,7 +470,7 @@ class whole_cluster : public serving_system {
     entry.actors.insert(entry.actors.end(), others.begin(), others.end());
   }
 
-  void start_worker(size_t index) {
+  void start_worker(std::size_t index) {
     const auto name = "attention-" + std::to_string(index);
     attention_worker_config config;
     config.max_num_seqs = memory_.max_num_seqs;
@@ -494,12 +499,12 @@ class whole_cluster : public serving_system {
   void TestBody() override {}
 
   std::mt19937 random_;
-  uint32_t num_replicas_;
-  size_t num_with_files_;
+  std::uint32_t num_replicas_;
+  std::size_t num_with_files_;
   cluster_memory memory_;
-  uint64_t num_fetchers_ = 0;
-  uint64_t num_fetched_ = 0; ///< experts, by hosts that are not there any more
-  uint64_t num_members_ = 0;
+  std::uint64_t num_fetchers_ = 0;
+  std::uint64_t num_fetched_ = 0; ///< experts, by former hosts
+  std::uint64_t num_members_ = 0;
   std::shared_ptr<recording_metrics> metrics_ = std::make_shared<recording_metrics>();
   process scheduler_process_;
   duration scheduler_start_{};

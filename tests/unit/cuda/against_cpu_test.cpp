@@ -1,4 +1,4 @@
-// Models on a GPU, real or emulated, against the CPU's: the same up to rounding, also where attention and
+// Models on a GPU, real or emulated, compared with the CPU: the same up to rounding, also if attention and
 // experts are on different kinds of devices.
 #include "tests/reference/mixed_backend.hpp"
 #include "tests/reference/random_model.hpp"
@@ -32,7 +32,7 @@ class against_cpu : public testing::TestWithParam<compared_model> {
     return test::open_backend(name, ctx_, model_.folder(), dtype_choice::bfloat16, GetParam().quant);
   }
 
-  /// A prompt, and a few tokens behind it, one by one.
+  /// A prompt, and a few tokens after it, one by one.
   batch_logits run(const std::string& attention, const std::string& experts) {
     batch_runner runner(std::make_unique<test::mixed_backend>(open(attention), open(experts)), 2,
                         GetParam().kv_type);
@@ -52,7 +52,7 @@ class against_cpu : public testing::TestWithParam<compared_model> {
     return result;
   }
 
-  /// ‖got − want‖ / ‖want‖ of each row, from the least on.
+  /// ‖got − want‖ / ‖want‖ of each row, ascending.
   static std::vector<double> errors(std::span<const std::vector<float>> got,
                                     std::span<const std::vector<float>> want) {
     std::vector<double> result;
@@ -70,9 +70,9 @@ class against_cpu : public testing::TestWithParam<compared_model> {
     return result;
   }
 
-  /// Both round activations to 8 bits in the same places, from sums in another order: now and then to the
-  /// other neighbour, and behind a few layers less than 2⁻⁶ apart. Where two experts are near a tie, a row
-  /// may go to another one, and so differ, and a little the rows behind it.
+  /// Both round activations to 8 bits in the same places, from sums in another order: sometimes to the other
+  /// neighbour, and after a few layers less than 2⁻⁶ apart. If two experts are nearly tied, a row may go to
+  /// another one and differ, and so may, a little, the rows after it.
   static void expect_near(const batch_logits& got, const batch_logits& want) {
     ASSERT_EQ(got.size(), prompt_rows + decoded_rows);
     ASSERT_EQ(want.size(), got.size());
@@ -111,6 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
                     compared_model{"olmoe_bias", {}}, compared_model{"qwen2_dense_layers", {}},
                     compared_model{"qwen3_yarn", {}, kernels::dtype::int8},
                     compared_model{"mixtral_tied", with(expert_quant::int8, dense_quant::int8)},
+                    compared_model{"gpt_moe", {}},
+                    compared_model{"gpt_moe", with(expert_quant::int8, dense_quant::int8)},
                     compared_model{"qwen2", with(expert_quant::int4_group32, dense_quant::int4_group32)},
                     compared_model{"qwen3", with(expert_quant::int4_group64)},
                     compared_model{"olmoe", with(expert_quant::int4_channel)}),

@@ -1,4 +1,4 @@
-// The parts of the CUDA backend that need no GPU, and what it does with experts.
+// The parts of the CUDA backend that need no GPU, and its handling of experts.
 #include "kernels/model/cuda/cuda_backend.hpp"
 
 #include "kernels/cuda/dequantize.hpp"
@@ -54,12 +54,10 @@ TEST_F(cuda_backend_test, names_what_there_are_no_kernels_for_and_what_to_do) {
   EXPECT_EQ(refusal(odd), "a hidden size of 60 is not a multiple of 8, as its kernels want it; choose "
                           "--device cpu");
   auto wide = config_;
-  wide.layers[2].attention.head_dim = 264;
+  wide.layers[2].find<attend_op>()->head_dim = 264;
   EXPECT_EQ(refusal(wide), "layer 2: a head_dim of 264 is above 256; choose --device cpu");
   auto many = config_;
-  auto moe = *many.layers[1].moe();
-  moe.num_experts = 2000;
-  many.layers[1].mlp = moe;
+  many.layers[1].find<route_op>()->experts.num_experts = 2000;
   EXPECT_EQ(refusal(many), "layer 1: its router chooses among at most 1024 experts at most 64, this model 2 "
                            "of 2000; choose --device cpu");
 }
@@ -82,11 +80,11 @@ TEST_F(cuda_backend_test, a_device_that_is_not_there_is_named) {
 TEST_F(cuda_backend_test, matrices_of_one_width_are_packed_as_one) {
   const auto tensors = open();
   const std::string prefix = "model.layers.0.self_attn.";
-  const std::vector<std::string> names{prefix + "q_proj.weight", prefix + "k_proj.weight"};
-  const auto image = pack_matrix(*tensors, names, {}, kernels::isa::portable);
+  const matrix_ref both{.parts = {{prefix + "q_proj.weight", {}}, {prefix + "k_proj.weight", {}}}};
+  const auto image = pack_matrix(*tensors, both, kernels::isa::portable);
   std::vector<std::byte> want;
-  for (const auto& name : names) {
-    const auto& tensor = tensors->read(name);
+  for (const auto& part : both.parts) {
+    const auto& tensor = tensors->read(part.name);
     want.insert(want.end(), tensor.data, tensor.data + tensor.num_bytes);
   }
   EXPECT_EQ(image.shape.inputs, config_.hidden);
@@ -97,8 +95,9 @@ TEST_F(cuda_backend_test, matrices_of_one_width_are_packed_as_one) {
 TEST_F(cuda_backend_test, int8_weights_are_near_those_of_the_checkpoint) {
   const auto tensors = open();
   const std::string name = "model.layers.0.self_attn.o_proj.weight";
+  const std::vector<tensor_requirement> parts{{name, {}}};
   const auto image =
-      pack_matrix(*tensors, {&name, 1}, {kernels::cuda::weight_format::int8, 0}, kernels::isa::portable);
+      pack_matrix(*tensors, parts, {kernels::cuda::weight_format::int8, 0}, kernels::isa::portable);
   const auto values = tensors->floats(name);
   const auto& shape = image.shape;
   for (std::size_t o = 0; o < shape.outputs; ++o)

@@ -1,5 +1,5 @@
-// A micro-batch that ends while it waits for experts, on an actor's thread: its memory on the device stays
-// for the next one.
+// A micro-batch that ends while it waits for experts, on an actor's thread: its device memory stays for the
+// next one.
 #include <memory>
 #include <thread>
 #include <utility>
@@ -24,20 +24,20 @@ class dropped_batch_test : public ::testing::Test {
         test::open_backend("cuda", queue_->context(), folder_.folder(), model::dtype_choice::bfloat16)
             ->load_attention({});
     config.shape.row_bytes =
-        static_cast<uint32_t>(kernels::bytes_of(kernels::dtype::bf16, config.backend->config().hidden));
+        static_cast<std::uint32_t>(kernels::bytes_of(kernels::dtype::bf16, config.backend->config().hidden));
     config.queue = queue_;
     config.kv_cache_bytes = 4 * config.backend->kv_block_bytes(16);
     engine_ = make_model_attention_engine(std::move(config));
   }
 
-  /// A micro-batch of two tokens that waits for experts; nobody else knows of it any more.
+  /// A micro-batch of two tokens that waits for experts, with no other reference to it.
   micro_batch_ptr begin() {
     auto tokens = std::make_shared<sequence_tokens>();
     tokens->tokens = {1, 2};
     tokens->num_prompt = 2;
     step_sequence step;
     step.sequence = tokens;
-    step.block_table = {0};
+    step.block_tables = {{0}};
     step.num_rows = 2;
     auto batch = std::make_shared<micro_batch>();
     batch->sequences.push_back(std::move(step));
@@ -47,7 +47,7 @@ class dropped_batch_test : public ::testing::Test {
       waits.set(!result.finished);
     });
     EXPECT_TRUE(waits.get());
-    // The step's own hold on it ends with the step: tasks follow one another.
+    // The step's own reference ends with the step: tasks follow one another.
     told<bool> next;
     queue_->submit([next] { next.set(true); });
     next.get();

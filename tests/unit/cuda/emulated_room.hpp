@@ -7,7 +7,7 @@
 
 namespace troupe::test {
 
-/// While it lives, the emulated device has so much more memory than what is taken when it begins to.
+/// While it lives, the emulated device has this much memory beyond what was allocated at its start.
 class emulated_room {
  public:
   explicit emulated_room(std::size_t free_bytes) {

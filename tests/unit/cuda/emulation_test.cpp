@@ -1,4 +1,4 @@
-// The emulation's own rules, with kernels that keep and that break them.
+// The emulation's own rules, with kernels that obey and that break them.
 #include "kernels/cuda/emulation.hpp"
 
 #include <numeric>
@@ -148,7 +148,7 @@ TEST(emulation_death, a_check_that_fails_names_kernel_and_thread) {
                "emulated kernel kernel: out of bounds.*block 0,0,0 thread 8,0,0");
 }
 
-// The emulation has no such limit: what a launch on a GPU asks for is decided here.
+// The emulation has no such limit: this checks what a launch on a GPU requests.
 TEST(launch, static_and_dynamic_shared_memory_count_together) {
   constexpr std::size_t limit = shared_bytes_always_allowed;
   EXPECT_FALSE(needs_more_shared(0, limit));

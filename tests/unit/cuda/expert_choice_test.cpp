@@ -1,4 +1,4 @@
-// What gpu_check takes for the same choice of experts.
+// What gpu_check accepts as the same choice of experts.
 #include "tests/gpu/expert_choice.hpp"
 
 #include <vector>

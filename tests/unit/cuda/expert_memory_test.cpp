@@ -1,4 +1,4 @@
-// Experts that wait in the host's memory, and a GPU, real or emulated, that has room for some of them.
+// Experts in the host's memory, and a GPU, real or emulated, with room for some of them.
 #include "kernels/model/cuda/cuda_experts.hpp"
 #include "kernels/model/cuda/expert_slots.hpp"
 #include "kernels/model/open_weights.hpp"
@@ -19,7 +19,7 @@ namespace {
 namespace cuda = kernels::cuda;
 using kernels::bfloat16;
 
-/// One matrix of 8 numbers that are all the same.
+/// One matrix of 8 equal numbers.
 pinned_matrices matrix_of(float value) {
   matrix_image image{.shape = {cuda::weight_format::bf16, 1, 8},
                      .weights = {},
@@ -40,7 +40,7 @@ float value_at(const std::byte* data) {
 
 class expert_slots_test : public testing::Test {
  protected:
-  /// What lies in an expert's slot, as work of `compute_` finds it.
+  /// The content of an expert's slot, as seen by work of `compute_`.
   const std::byte* read(std::uint64_t id, const pinned_matrices& from) {
     const auto* data = slots_.take(id, from);
     if (data == nullptr)
@@ -52,7 +52,7 @@ class expert_slots_test : public testing::Test {
     return seen.data();
   }
 
-  // What work names comes before the streams that do it.
+  // Precedes the streams whose work uses it.
   pinned_matrices one_ = matrix_of(1.0F);
   pinned_matrices two_ = matrix_of(2.0F);
   pinned_matrices three_ = matrix_of(3.0F);
@@ -101,7 +101,7 @@ TEST_F(expert_slots_test, experts_of_a_wave_keep_their_slots) {
 }
 
 TEST_F(expert_slots_test, what_is_copied_waits_for_what_used_the_slot) {
-  // Nobody waits until all of it was given: each finds its own weights, also where a later one took the slot.
+  // Nothing waits until all work is enqueued: each finds its own weights, even if a later one took the slot.
   std::vector<const std::byte*> seen;
   for (int round = 0; round < 3; ++round) {
     seen.push_back(read(1, one_));
@@ -128,7 +128,12 @@ TEST_F(expert_slots_test, after_an_error_nothing_is_there) {
   EXPECT_EQ(value_at(seen), 1.0F);
 }
 
-class expert_memory_test : public testing::TestWithParam<quantization> {
+struct remembered_experts {
+  quantization quant;
+  const char* model = "qwen2";
+};
+
+class expert_memory_test : public testing::TestWithParam<remembered_experts> {
  protected:
   std::unique_ptr<cuda_experts> experts_with(std::size_t slots,
                                              std::size_t piece_bytes = cuda_experts::default_piece_bytes) {
@@ -179,12 +184,12 @@ class expert_memory_test : public testing::TestWithParam<quantization> {
   }
 
   static constexpr std::size_t layer = 1;
-  test::random_model model_{"qwen2"};
+  test::random_model model_{GetParam().model};
   model_config config_ = load_config(model_.folder());
   std::size_t row_bytes_ = config_.hidden * sizeof(bfloat16);
   std::size_t num_experts_ = config_.layers[layer].moe()->num_experts;
   std::shared_ptr<const tensor_source> tensors_ =
-      open_tensors(model_.folder(), config_, {.dtype = dtype_choice::bfloat16, .quant = GetParam()});
+      open_tensors(model_.folder(), config_, {.dtype = dtype_choice::bfloat16, .quant = GetParam().quant});
   std::unique_ptr<cuda_experts> all_ = std::make_unique<cuda_experts>(0, tensors_, kernels::isa::portable);
 };
 
@@ -269,10 +274,12 @@ TEST_P(expert_memory_test, room_for_all_needs_no_slots_and_room_for_none_is_an_e
 }
 
 INSTANTIATE_TEST_SUITE_P(formats, expert_memory_test,
-                         testing::Values(quantization{}, quantization{.experts = expert_quant::int8},
-                                         quantization{.experts = expert_quant::int4_group32}),
+                         testing::Values(remembered_experts{{}},
+                                         remembered_experts{{.experts = expert_quant::int8}},
+                                         remembered_experts{{.experts = expert_quant::int4_group32}},
+                                         remembered_experts{{}, "gpt_moe_top2"}),
                          [](const auto& tested) {
-                           auto name = tested.param.name();
+                           auto name = std::string{tested.param.model} + "_" + tested.param.quant.name();
                            std::replace_if(
                                name.begin(), name.end(), [](char c) { return c == '-' || c == '+'; }, '_');
                            return std::string{name};

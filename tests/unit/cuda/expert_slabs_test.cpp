@@ -1,4 +1,4 @@
-// Device memory for many experts in few pieces.
+// Device memory for many experts in few allocations.
 #include "kernels/model/cuda/expert_slabs.hpp"
 
 #include "kernels/cuda/emulated_faults.hpp"
@@ -20,12 +20,12 @@ namespace cuda = kernels::cuda;
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-// Of an int4 expert: alone it would take 4 MiB.
+// The size of an int4 expert: alone it would take 4 MiB.
 constexpr std::size_t expert_bytes = mebibyte * 12 / 5 / 256 * 256;
 
 class expert_slabs_test : public testing::Test {
  protected:
-  /// Of the device, since the test began.
+  /// Device memory allocated since the start of the test.
   std::size_t taken() const { return cuda::emulated_memory_taken() - before_; }
 
   std::size_t before_ = cuda::emulated_memory_taken();

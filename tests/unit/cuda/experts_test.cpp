@@ -1,4 +1,4 @@
-// What a pass through experts refuses; what it computes is checked by gpu_check.
+// What a pass through experts refuses; gpu_check checks its results.
 #include "kernels/cuda/experts.hpp"
 
 #include <vector>

@@ -29,6 +29,16 @@ TEST(kv_layer, keys_values_and_scales_fill_a_block_without_gaps_or_overlaps) {
   }
 }
 
+TEST(kv_layer, a_latent_value_is_where_its_key_begins) {
+  const kv_layer layer{
+      .blocks = 2, .block_tokens = 16, .kv_heads = 1, .head_dim = 576, .type = dtype::bf16, .value_dim = 512};
+  EXPECT_EQ(layer.block_bytes(), 16U * 576 * 2);
+  for (std::size_t slot = 0; slot < 32; ++slot) {
+    EXPECT_EQ(layer.key_offset(slot, 0), slot * 576 * 2);
+    EXPECT_EQ(layer.value_offset(slot, 0), layer.key_offset(slot, 0));
+  }
+}
+
 TEST(kv_layer, loads_are_aligned) {
   for (std::size_t head_dim = 8; head_dim <= 256; head_dim += 8)
     for (const dtype type : {dtype::bf16, dtype::int8}) {

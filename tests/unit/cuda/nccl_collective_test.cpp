@@ -1,4 +1,4 @@
-// NCCL's collectives, with functions that stand for NCCL's.
+// NCCL's collectives, with substitutes for NCCL's functions.
 #include "kernels/cuda/nccl_collective.hpp"
 
 #include <gtest/gtest.h>
@@ -16,10 +16,10 @@
 namespace troupe::kernels::cuda {
 namespace {
 
-// What was called, and how it answers.
+// Records the calls, and determines the answers.
 struct stand_in {
   std::vector<std::string> calls;
-  int states_in_progress = 0; // so often NCCL is still busy
+  int states_in_progress = 0; // NCCL is busy for N more calls
   ncclResult_t settled = ncclSuccess;
   std::string fails; // this function does
 };
@@ -89,7 +89,7 @@ class nccl_collective_test : public testing::Test {
 
   static std::vector<std::string> calls() { return std::exchange(nccl.calls, {}); }
 
-  // That an operation says why.
+  // Checks that an operation reports the reason.
   template <class Work>
   static std::string error_of(const Work& work) {
     try {
@@ -147,9 +147,8 @@ TEST_F(nccl_collective_test, an_error_breaks_the_group_for_good) {
     EXPECT_NE(first.find("unhandled cuda error"), std::string::npos) << first;
     const auto made = calls();
     EXPECT_EQ(made.back(), "abort");
-    if (fails != "all_gather") {
+    if (fails != "all_gather")
       EXPECT_EQ(made.at(made.size() - 2), "group_end") << "NCCL's group of calls is closed";
-    }
     nccl.fails.clear();
     EXPECT_EQ(error_of([&] { group->broadcast(bytes_, 4, 0); }), first);
     EXPECT_EQ(error_of([&] { group->wait(); }), first);

@@ -1,11 +1,11 @@
-// What --device means for a model folder where there is a GPU, real or emulated.
+// The meaning of --device for a model folder, with a GPU, real or emulated.
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "kernels/model/error.hpp"
-#include "services/process/compute.hpp"
-#include "services/process/model_source.hpp"
+#include "services/model/compute.hpp"
+#include "services/model/model_source.hpp"
 #include "tests/reference/random_model.hpp"
 
 namespace troupe {

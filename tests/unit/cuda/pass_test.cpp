@@ -1,5 +1,4 @@
-// The working set of a micro-batch: what of it changes from step to step, and what it does where memory is
-// scarce.
+// The working set of a micro-batch: its changes from step to step, and its behaviour when memory is scarce.
 #include "kernels/model/cuda/cuda_pass.hpp"
 
 #include "kernels/model/cuda/decode_buckets.hpp"
@@ -30,7 +29,7 @@ TEST(cuda_pass_test, tables_of_long_sequences_have_few_widths) {
     const std::span<const std::uint32_t> tables[]{table};
     const auto last = static_cast<std::uint32_t>(blocks * block_tokens - 1);
     const batch_row row{.token = 1, .position = last, .sequence = 0, .kv_slot = last};
-    pass.assign(on, {{&row, 1}, tables}, block_tokens, 500 * block_tokens, 1, true);
+    pass.assign(on, {{&row, 1}, tables}, block_tokens, 500 * block_tokens, 1, 0, true);
     on.synchronize();
     EXPECT_GE(pass.table_width(), blocks);
     EXPECT_EQ(pass.block_tables()[blocks - 1], blocks - 1);
@@ -49,7 +48,7 @@ TEST(cuda_pass_test, decode_steps_of_many_sizes_have_few_numbers_of_rows) {
   std::vector<batch_row> rows;
   for (std::uint32_t count = 1; count <= most_graph_rows + 1; ++count) {
     rows.push_back({.token = 5, .position = 7, .sequence = count - 1, .kv_slot = 3 * block_tokens + 7});
-    pass.assign(on, {rows, std::span(tables).first(count)}, block_tokens, 10 * block_tokens, 1, true);
+    pass.assign(on, {rows, std::span(tables).first(count)}, block_tokens, 10 * block_tokens, 1, 0, true);
     on.synchronize();
     ASSERT_EQ(pass.is_decode_step(), count <= most_graph_rows);
     EXPECT_EQ(pass.num_given_rows(), count);
@@ -79,7 +78,7 @@ TEST(cuda_pass_test, only_decode_steps_are_padded_and_only_where_asked_for) {
   for (std::uint32_t r = 0; r < 3; ++r)
     rows.push_back({.token = 5, .position = r, .sequence = r, .kv_slot = 3 * block_tokens + r});
   const auto rows_of = [&](bool pads) {
-    pass.assign(on, {rows, tables}, block_tokens, 10 * block_tokens, 4, pads);
+    pass.assign(on, {rows, tables}, block_tokens, 10 * block_tokens, 4, 0, pads);
     on.synchronize();
     return pass.num_rows();
   };

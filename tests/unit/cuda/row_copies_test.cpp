@@ -1,4 +1,4 @@
-// Rows on their way to a device and back, in pieces.
+// Copies of rows to a device and back, in pieces.
 #include "kernels/model/cuda/row_copies.hpp"
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace cuda = kernels::cuda;
 
 constexpr std::size_t row_bytes = 8;
 
-/// A batch of some experts whose rows are computed to what they are, by copying them.
+/// A batch of some experts whose computation copies the rows.
 class row_copies_test : public testing::Test {
  protected:
   row_copies_test() {

@@ -1,4 +1,4 @@
-// What is sampled from logits on a GPU, real or emulated, is what the CPU samples.
+// Sampling from logits on a GPU, real or emulated, equals sampling on the CPU.
 #include "kernels/model/cuda/cuda_sampler.hpp"
 
 #include "tests/reference/sampling_requests.hpp"
@@ -28,7 +28,7 @@ void expect_same(std::span<const sampled_token> got, std::span<const sampled_tok
   }
 }
 
-/// All the room for top logprobs, what was not written included.
+/// All space for top logprobs, including unwritten entries.
 template <class Row>
 void expect_same_tops(const std::vector<Row>& got, const std::vector<Row>& want) {
   ASSERT_EQ(got.size(), want.size());
@@ -46,7 +46,7 @@ void expect_same_tops(const std::vector<Row>& got, const std::vector<Row>& want)
 
 class cuda_sampler_test : public testing::Test {
  protected:
-  /// Samples all of it on both sides.
+  /// Samples all rows on both sides.
   void compare(cuda_sampler& sampler, const std::vector<float>& logits, std::size_t rows,
                std::span<const kernels::sampling_row> drawn,
                std::span<const kernels::logprob_row> known = {}) {
@@ -110,7 +110,7 @@ TEST_F(cuda_sampler_test, few_rows_have_to_be_copied_whole) {
   cuda_sampler sampler(ctx_);
   compare(sampler, logits, rows, wanted);
   EXPECT_EQ(sampler.num_whole_rows(), 0U);
-  // 5 tokens are not 60 % of what is nearly flat.
+  // 5 tokens are not 60 % of a nearly flat row.
   const auto flat = kernels::random_floats(rows * vocab, 4, 0.5F);
   std::erase_if(wanted, [](const kernels::sampling_row& row) { return row.params.top_k != 0; });
   cuda_sampler short_sighted(ctx_, 5);

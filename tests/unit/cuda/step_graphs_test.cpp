@@ -170,7 +170,7 @@ TEST_F(step_graphs_test, what_cannot_be_recorded_is_done_directly_each_time) {
     const auto result = graphs_.run(on_, shape, [&](bool is_recorded) {
       auto inner = piece(round)(is_recorded);
       const cuda::device_memory more(sizeof(float)); // refused while a graph is recorded
-      // The first launch after the refusal: it must not be blamed for it.
+      // The first launch after the refusal must not report that error.
       cuda::pick_logits(on_, {.logits = logit.as<float>(),
                               .rows = 1,
                               .vocab = 1,
@@ -191,7 +191,7 @@ TEST_F(step_graphs_test, what_cannot_be_recorded_is_done_directly_each_time) {
   EXPECT_EQ(num_direct_, 6);
 }
 
-/// Decode steps of some sequences, one joining late and the others going on without it, over block
+/// Decode steps of some sequences, one joining late and the others continuing without it, over block
 /// boundaries.
 test::batch_logits decode(test::batch_runner& runner) {
   test::batch_logits all;
@@ -238,7 +238,7 @@ TEST_P(graphs_of_a_model, give_the_bits_of_kernels_one_by_one) {
 TEST_P(graphs_of_a_model, are_one_set_for_all_numbers_of_sequences_of_a_bucket) {
   const auto pass_with = with_.make_pass();
   const auto pass_without = without_.make_pass();
-  // One token each of so many sequences, on both.
+  // One token of each of N sequences, on both.
   const auto step = [&](std::uint32_t sequences, std::uint32_t token) {
     std::vector<test::batch_part> parts;
     for (std::uint32_t s = 0; s < sequences; ++s)
@@ -254,7 +254,7 @@ TEST_P(graphs_of_a_model, are_one_set_for_all_numbers_of_sequences_of_a_bucket) 
     EXPECT_EQ(with_.logits(*pass_with, sequences), without_.logits(*pass_without, sequences));
   };
   for (std::uint32_t round = 0; round < 3; ++round)
-    step(8, 10 + round); // memory grows; then directly in what it has become; then recorded
+    step(8, 10 + round); // memory grows; then direct computation; then recording
   const auto recorded = graphs_.num_graphs();
   const auto replays = graphs_.num_replays();
   EXPECT_GT(recorded, 0U);

@@ -1,4 +1,4 @@
-// What the access log is told of each request, once its answer has ended.
+// The access log's record of each request, written once its answer has ended.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -24,7 +24,7 @@ class access_record_test : public http_server_test {
   ~access_record_test() override { server.reset(); }
 
   /// Waits for the n-th record, ten seconds at most.
-  http::access_record record(size_t n) {
+  http::access_record record(std::size_t n) {
     std::unique_lock lock{mutex_};
     if (!changed_.wait_for(lock, std::chrono::seconds{10}, [&] { return told_.size() > n; }))
       throw std::runtime_error("no such record");
@@ -51,8 +51,8 @@ TEST_F(access_record_test, an_answer_has_its_tokens_times_and_names) {
   EXPECT_EQ(told.path, "/v1/completions");
   EXPECT_EQ(told.status, 200U);
   EXPECT_GT(told.bytes, answer.body.size());
-  EXPECT_EQ(told.prompt_tokens, usage["prompt_tokens"].get<uint64_t>());
-  EXPECT_EQ(told.output_tokens, usage["completion_tokens"].get<uint64_t>());
+  EXPECT_EQ(told.prompt_tokens, usage["prompt_tokens"].get<std::uint64_t>());
+  EXPECT_EQ(told.output_tokens, usage["completion_tokens"].get<std::uint64_t>());
   EXPECT_EQ(told.finish, "length,length");
   EXPECT_EQ(told.request_id, "mine");
   EXPECT_EQ(told.traceparent, trace);

@@ -1,4 +1,4 @@
-// How large answers can become.
+// Bounds on the size of answers.
 #include "services/gateway/openai/answer_size.hpp"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace troupe::openai {
 namespace {
 
-generation_plan plan_of(int32_t max_tokens, uint32_t num_choices = 1) {
+generation_plan plan_of(std::int32_t max_tokens, std::uint32_t num_choices = 1) {
   generation_plan plan;
   plan.options.num_choices = num_choices;
   plan.options.max_tokens = max_tokens;

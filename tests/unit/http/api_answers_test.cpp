@@ -1,4 +1,4 @@
-// docs/api.md has every endpoint, every member and header of answers, and every code of errors, and no other.
+// docs/api.md lists exactly the existing endpoints, members and headers of answers, and codes of errors.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -11,9 +11,9 @@
 
 #include <gmock/gmock.h>
 
+#include "services/gateway/http/endpoints/routes.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/placement_command.hpp"
-#include "services/gateway/http/routes.hpp"
 #include "services/gateway/http/trace_page.hpp"
 #include "services/gateway/openai/api_error.hpp"
 #include "tests/unit/http/api_document.hpp"
@@ -35,17 +35,16 @@ names first_column(const document_table& table) {
   return result;
 }
 
-/// The paths of all values of a page: "choices[].text". Objects and arrays are told by what is in them.
+/// The paths of all values of a page: "choices[].text". Objects and arrays are represented by their content.
 void add_paths(const json& value, const std::string& path, names& to) {
-  if (value.is_object()) {
+  if (value.is_object())
     for (const auto& [name, inner] : value.items())
       add_paths(inner, path + (path.empty() ? "" : ".") + name, to);
-  } else if (value.is_array()) {
+  else if (value.is_array())
     for (const json& inner : value)
       add_paths(inner, path + "[]", to);
-  } else {
+  else
     to.insert(path);
-  }
 }
 
 /// "a.{name}.b" is "a.", any name, and ".b".
@@ -54,7 +53,7 @@ std::regex pattern_of(const std::string& documented) {
   return std::regex(std::regex_replace(escaped, std::regex(R"(\{\w+\})"), "[^.]*"));
 }
 
-/// The pages of a kind have together the members that the document says.
+/// Checks that the pages of a kind together have the documented members.
 void expect_members(const document_table& table, const std::vector<json>& pages) {
   SCOPED_TRACE(table.kind + " " + table.subjects.at(0));
   names found;
@@ -96,18 +95,19 @@ class api_answers : public http_server_test {
   }
 };
 
-/// What all choices of what is asked for in text have.
+/// Requests everything that choices can contain.
 const std::string everything =
     R"(,"n":2,"max_tokens":3,"logprobs":2,"echo":true,"prompt_logprobs":1,"return_token_ids":true})";
 const std::string everything_of_a_chat =
     R"(,"n":2,"max_tokens":3,"logprobs":true,"top_logprobs":2,"prompt_logprobs":1,"return_token_ids":true})";
 
-/// The arguments of a call, split at its commas. @param text  from behind the opening parenthesis
+/// The arguments of a call, split at its commas.
+/// @param text  from after the opening parenthesis
 std::vector<std::string> arguments_of(const std::string& text) {
   std::vector<std::string> arguments(1);
   int depth = 0;
   bool is_text = false;
-  for (size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (is_text && c == '\\') {
       arguments.back() += text.substr(i++, 2);
@@ -136,7 +136,7 @@ names words_in(const std::string& argument) {
   return found;
 }
 
-/// The gateway's sources that answer.
+/// The gateway's sources that write answers.
 std::vector<std::string> answering_sources() {
   std::vector<std::string> found;
   for (const char* folder : {"services/gateway/http", "services/gateway/openai"})
@@ -147,19 +147,19 @@ std::vector<std::string> answering_sources() {
   return found;
 }
 
-/// The codes that sources write down, beside those of `cluster_errors`.
+/// The codes in the sources, besides those of `cluster_errors`.
 names codes_in_sources() {
-  // Where the code stands: invalid_request(message, param, code), api_error(status, type, message, param,
+  // The position of the code: invalid_request(message, param, code), api_error(status, type, message, param,
   // code).
   static const std::regex calls(R"((invalid_request|api_error|refused|error)\s*[({])");
   names codes;
   for (const std::string& file : answering_sources()) {
     const std::string source = read_source(file);
     for (std::sregex_iterator at(source.begin(), source.end(), calls), end; at != end; ++at) {
-      const auto behind = static_cast<size_t>(at->position() + at->length());
+      const auto behind = static_cast<std::size_t>(at->position() + at->length());
       const auto arguments = arguments_of(source.substr(behind, 2000));
       const std::string name = (*at)[1];
-      const size_t place = name == "invalid_request" ? 2 : name == "refused" ? 1 : 4;
+      const std::size_t place = name == "invalid_request" ? 2 : name == "refused" ? 1 : 4;
       if (arguments.size() == place + 1)
         codes.merge(words_in(arguments[place]));
     }
@@ -167,12 +167,25 @@ names codes_in_sources() {
   return codes;
 }
 
+/// The name in the table of endpoints.
+const char* word_of(http::callers who) {
+  switch (who) {
+  case http::callers::anybody:
+    return "open";
+  case http::callers::clients:
+    return "needed";
+  case http::callers::operators:
+    return "operator's";
+  }
+  return "?";
+}
+
 } // namespace
 
 TEST_F(api_answers, endpoints_are_those_of_the_table) {
   std::vector<std::string> served;
   for (const http::route& one : http::all_routes())
-    served.push_back(std::string(one.post ? "POST " : "GET ") + one.path + (one.open ? " open" : " needed"));
+    served.push_back(std::string(one.post ? "POST " : "GET ") + one.path + " " + word_of(one.who));
   std::vector<std::string> documented;
   for (const auto& row : rows_of("endpoints"))
     documented.push_back(name_in(row[0]) + " " + name_in(row[1]) + " " + row[2]);
@@ -220,11 +233,12 @@ TEST_F(api_answers, of_pages) {
   expect_page("history", {get("/cluster/history")});
   const raw_response ready = get("/ready");
   backend->ready = false;
-  expect_page("ready", {ready, get("/ready")});
+  backend->has_been_ready = false;
+  expect_page("ready", {ready, get("/ready"), get("/cluster/ready")});
 }
 
 TEST_F(api_answers, of_health) {
-  config.limits.late_loop = std::chrono::milliseconds{0}; // so that any loop is late
+  config.limits.late_loop = std::chrono::milliseconds{0}; // every loop is late
   serve();
   expect_page("health", {get("/health")});
 }
@@ -275,7 +289,7 @@ TEST_F(api_answers, headers_are_those_of_the_table) {
       post("/v1/completions", stream, key + "content-encoding: br\r\n"),
       get("/v1/models"),
       get("/v1/completions", key),
-      get("/ready"),
+      get("/cluster/ready"),
       options->read(),
       old->read(),
   };
@@ -303,8 +317,8 @@ TEST_F(api_answers, codes_of_errors_are_those_of_the_table) {
     EXPECT_EQ(found->second.status, error.status) << error.name;
     EXPECT_EQ(found->second.type, error.type) << error.name;
   }
-  codes.insert("internal_error"); // of whatever has no entry there
-  codes.insert("unsupported");    // which openai::unsupported has written once for all
+  codes.insert("internal_error"); // of errors without an entry there
+  codes.insert("unsupported");    // written in openai::unsupported for all
   EXPECT_THAT(codes, UnorderedElementsAreArray(first_column(tables_of("errors").front())));
 }
 
@@ -319,7 +333,7 @@ TEST(api_orders, actions_are_those_of_the_table) {
   };
   std::string all = "there is no action 'dance'; there are ";
   const auto rows = rows_of("actions");
-  for (size_t i = 0; i < rows.size(); ++i) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string action = name_in(rows[i][0]);
     all += (i == 0 ? "'" : i + 1 == rows.size() ? " and '" : ", '") + action + "'";
     json body = {{"action", action}};

@@ -14,7 +14,7 @@ constexpr const char* document = "docs/api.md";
 constexpr std::string_view mark = "<!-- table: ";
 
 std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(' ');
+  const std::size_t begin = text.find_first_not_of(' ');
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
@@ -92,9 +92,9 @@ std::vector<std::vector<std::string>> rows_of(const std::string& kind, const std
 
 std::vector<std::string> quoted_in(const std::string& cell) {
   std::vector<std::string> found;
-  size_t begin = 0;
+  std::size_t begin = 0;
   while ((begin = cell.find('`', begin)) != std::string::npos) {
-    const size_t end = cell.find('`', begin + 1);
+    const std::size_t end = cell.find('`', begin + 1);
     if (end == std::string::npos)
       break;
     found.push_back(cell.substr(begin + 1, end - begin - 1));

@@ -1,5 +1,4 @@
-// docs/api.md says of each field of a request what the parsers do: its type, its range, and whether there is
-// such a field at all.
+// docs/api.md agrees with the parsers about each field of a request: its existence, type and range.
 #include <functional>
 #include <map>
 #include <optional>
@@ -37,7 +36,7 @@ request_limits endpoint_limits() {
   return result;
 }
 
-/// An endpoint that takes requests for text, and the least that it is content with.
+/// An endpoint for requests with text, and its smallest valid request.
 struct endpoint_case {
   const char* subject;
   json least;
@@ -61,7 +60,7 @@ const std::vector<endpoint_case>& endpoints() {
   return all;
 }
 
-/// The least request with this value in this field: "stream_options.include_usage", "messages[].role".
+/// The smallest request with this value in this field: "stream_options.include_usage", "messages[].role".
 json with(const endpoint_case& endpoint, const std::string& field, const json& value) {
   json body = endpoint.least;
   if (field.starts_with("stream_options"))
@@ -75,7 +74,7 @@ json with(const endpoint_case& endpoint, const std::string& field, const json& v
   return body;
 }
 
-/// What the parser says to a body; status 200 where it takes it.
+/// The parser's error for a body; status 200 if it accepts it.
 api_error answer_to(const endpoint_case& endpoint, const json& body) {
   try {
     endpoint.parse(body.dump());
@@ -105,7 +104,7 @@ std::optional<std::pair<double, double>> range_of(const std::string& values) {
 }
 
 json number_of(double value, bool is_integer) {
-  return is_integer ? json(static_cast<int64_t>(value)) : json(value);
+  return is_integer ? json(static_cast<std::int64_t>(value)) : json(value);
 }
 
 void expect_range(const endpoint_case& endpoint, const std::string& field, bool is_integer,
@@ -134,7 +133,7 @@ void expect_row(const endpoint_case& endpoint, const std::vector<std::string>& r
         << "there is no such field, or " << strange->dump() << " is of its type: " << refusal.what();
     EXPECT_EQ(refusal.status, row[4].find("another type is a 422") != std::string::npos ? 422U : 400U);
   } else {
-    const auto refusal = answer_to(endpoint, with(endpoint, field, json::object()));
+    const auto refusal = answer_to(endpoint, with(endpoint, field, {{"x", 1}}));
     EXPECT_EQ(refusal.status, 422U);
     EXPECT_EQ(refusal.param, field);
   }
@@ -147,7 +146,7 @@ void expect_row(const endpoint_case& endpoint, const std::vector<std::string>& r
     expect_range(endpoint, field, row[1] == "integer", *ends);
 }
 
-/// The names of all fields in the tables of these kinds, without what stands before their last dot.
+/// The names of all fields in the tables of these kinds, without the part before their last dot.
 std::set<std::string> documented_names() {
   std::set<std::string> names;
   for (const char* kind : {"request", "refused", "ignored"})
@@ -158,8 +157,7 @@ std::set<std::string> documented_names() {
   return names;
 }
 
-/// Names that parsers look for, as they stand in a source: in calls of `fields`, and in the lists of names
-/// that a loop goes through.
+/// Names that parsers read, found in a source: in calls of `fields`, and in lists of names for loops.
 std::set<std::string> names_read_in(const std::string& source) {
   static const std::regex calls(
       R"re((?:\.(?:boolean|integer|number|string|array|object|find|text|texts)\(|(?:number_or|parse_token_count)\(\w+, )"(\w+)")re");
@@ -176,7 +174,7 @@ std::set<std::string> names_read_in(const std::string& source) {
   return names;
 }
 
-/// Calls of `fields` whose name is no text that can be read here.
+/// Calls of `fields` whose name is not a literal.
 std::set<std::string> other_calls_in(const std::string& source) {
   static const std::regex calls(
       R"re((?:in|inner|body|values|all|of|of_)\.(?:boolean|integer|number|string|array|object|find)\(([^")][^,;)]*))re");
@@ -202,8 +200,8 @@ TEST(api_requests, every_documented_field_is_read_as_its_row_says) {
 }
 
 TEST(api_requests, every_field_that_is_read_is_documented) {
-  // Parts of messages and calls, and what `find` is asked of something else than a request; of these the text
-  // of the document tells.
+  // Parts of messages and calls, and names read from objects other than a request; the document's text
+  // describes them.
   const std::set<std::string> told_in_text = {"type", "text", "refusal", "arguments", "function"};
   const std::set<std::string> documented = documented_names();
   for (const std::string& file : parsers) {
@@ -216,9 +214,9 @@ TEST(api_requests, every_field_that_is_read_is_documented) {
 }
 
 TEST(api_requests, names_of_fields_can_be_read_in_the_sources) {
-  // Each of these is known: the keys of logit_bias, the table of unserved fields, loops over names, and the
+  // All of these are known: the keys of logit_bias, the table of unserved fields, loops over names, and the
   // part of a message that is a text or a refusal.
-  const std::set<std::string> known = {"key.c_str(", "field.name", "name",
+  const std::set<std::string> known = {"key.c_str(", "field.name", "field.served", "name",
                                        "type == \"text\" ? \"text\" : \"refusal\""};
   for (const std::string& file : parsers)
     for (const std::string& argument : other_calls_in(read_source(file)))

@@ -1,4 +1,4 @@
-// Which of the jobs that wait runs next, and what becomes of those that nobody wants any more.
+// The order of waiting jobs, and the end of cancelled ones.
 #include <functional>
 #include <future>
 #include <memory>
@@ -23,27 +23,29 @@ namespace asio = boost::asio;
 using http::background;
 using namespace std::chrono_literals;
 
-constexpr size_t large = 1 << 20;
+constexpr std::size_t large = 1 << 20;
 
-/// Jobs that write their names down, on a pool that a test can hold up.
+/// Jobs that record their names, on a pool that a test can block.
 class background_test : public testing::Test {
  protected:
-  void start(size_t num_threads, size_t max_bytes = 1 << 30, std::chrono::milliseconds time_limit = 10s) {
+  void start(std::size_t num_threads, std::size_t max_bytes = 1 << 30,
+             std::chrono::milliseconds time_limit = 10s) {
     pool_ = std::make_unique<background>(num_threads, max_bytes, time_limit,
                                          std::make_shared<gateway_metrics>(families_));
   }
 
-  /// The number behind this line's beginning in the metrics.
+  /// The metrics' number in the line with this beginning.
   double metric(const std::string& line) const {
     const std::string page = families_->text();
-    const size_t at = page.find("\ntroupe_" + line + " ");
+    const std::size_t at = page.find("\ntroupe_" + line + " ");
     return at == std::string::npos ? -1 : std::stod(page.substr(at + line.size() + 9));
   }
 
   double ended(const std::string& how) const { return metric("text_jobs_ended_total{how=\"" + how + "\"}"); }
 
-  /// @returns when the job has ended: its name, or what it threw
-  std::future<std::string> add(const std::string& name, size_t num_bytes, std::function<void()> work = {},
+  /// @returns after the job's end, its name or its exception
+  std::future<std::string> add(const std::string& name, std::size_t num_bytes,
+                               std::function<void()> work = {},
                                background::cancellation cancelled = nullptr) {
     auto ended = std::make_shared<std::promise<std::string>>();
     auto result = ended->get_future();
@@ -69,7 +71,7 @@ class background_test : public testing::Test {
     return result;
   }
 
-  /// The result of a job, whose coroutine goes on in this thread.
+  /// The result of a job, whose coroutine continues in this thread.
   std::string await(std::future<std::string>& job) {
     while (job.wait_for(0s) != std::future_status::ready) {
       io_.restart();
@@ -85,7 +87,7 @@ class background_test : public testing::Test {
 
   using job_type = std::function<std::string()>;
 
-  http::task<std::string> run(size_t num_bytes, job_type job, background::cancellation cancelled) {
+  http::task<std::string> run(std::size_t num_bytes, job_type job, background::cancellation cancelled) {
     co_return co_await pool_->run(num_bytes, std::move(job), std::move(cancelled));
   }
 

@@ -1,4 +1,4 @@
-// What clients send behind the header: how much of it, in which pieces, and what refuses it.
+// Request bodies: their size, their pieces, and their refusals.
 #include <future>
 
 #include "tests/unit/http/http_server_fixture.hpp"
@@ -7,15 +7,15 @@ namespace troupe::http_test {
 
 namespace {
 
-/// Of a request for tokens, up to further fields.
+/// A header of a request for tokens, up to further fields.
 constexpr const char* large_header = "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2900\r\n";
 
-/// The body that it announces.
+/// The announced body.
 std::string large_body() {
   return R"({"prompt":")" + std::string(2887, 'a') + "\"}";
 }
 
-/// One of 213 bytes.
+/// A body of 213 bytes.
 const std::string small_body = R"({"prompt":")" + std::string(200, 'a') + "\"}";
 
 constexpr const char* overloaded = "troupe_admission_rejections_total{reason=\"overloaded\"}";
@@ -30,7 +30,7 @@ TEST_F(body_test, a_body_beyond_the_limit_is_413) {
   // Announced: refused before any of it is sent.
   EXPECT_EQ(tell("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n").status, 413);
   EXPECT_EQ(post("/tokenize", R"({"prompt":")" + std::string(100000, 'a') + "\"}").status, 413);
-  // In chunks: as soon as it is too much.
+  // In chunks: refused as soon as it is too large.
   EXPECT_EQ(tell("POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n"
                  + std::string(1024, 'a') + "\r\n0\r\n\r\n")
                 .status,
@@ -44,7 +44,7 @@ TEST_F(body_test, bodies_of_all_connections_are_bounded_together) {
   raw_client holder{port};
   const std::string body = large_body();
   holder.send(large_header + ("\r\n" + body.substr(0, 2899)));
-  // Until the holder's bytes have been read others may send theirs. These do not: they would be in its way.
+  // Until the holder's bytes have been read others may send theirs. These do not, which would disturb it.
   raw_response refused;
   for (int i = 0; i < 1000 && refused.status != 429; ++i)
     refused =
@@ -55,7 +55,7 @@ TEST_F(body_test, bodies_of_all_connections_are_bounded_together) {
   EXPECT_EQ(metric(overloaded), 1);
   EXPECT_EQ(post("/tokenize", small_body).status, 429);
   EXPECT_EQ(metric(overloaded), 2);
-  // Chunks: as soon as they are too much.
+  // Chunks: refused as soon as they are too large.
   EXPECT_EQ(tell("POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n"
                  + std::string(200, 'a') + "\r\n")
                 .status,
@@ -63,7 +63,7 @@ TEST_F(body_test, bodies_of_all_connections_are_bounded_together) {
   EXPECT_EQ(metric(overloaded), 3);
   holder.send(body.substr(2899));
   EXPECT_EQ(holder.read().status, 200);
-  get("/health"); // one thread does all: it has left the holder's request behind
+  get("/health"); // one thread does all: it has finished the holder's request
   EXPECT_EQ(post("/tokenize", small_body).status, 200);
 }
 
@@ -74,12 +74,12 @@ TEST_F(body_test, a_body_that_is_only_announced_keeps_nobody_out) {
   holder.send(large_header + std::string("Expect: 100-continue\r\n\r\n"));
   EXPECT_EQ(holder.read().status, 100); // it may send
   EXPECT_EQ(post("/tokenize", small_body).status, 200);
-  get("/health"); // one thread does all: it has left that request behind
+  get("/health"); // one thread does all: it has finished that request
   holder.send(large_body());
   EXPECT_EQ(holder.read().status, 200);
 }
 
-// What waits for the tokenizer, or is with it, is bounded too.
+// Bodies in or before the tokenizer are bounded, too.
 TEST_F(body_test, bodies_that_are_being_tokenized_are_bounded_together) {
   config.limits.max_background_bytes = 4000;
   std::promise<void> begun;
@@ -131,7 +131,7 @@ TEST_F(body_test, a_large_body_that_nothing_needs_is_413) {
     EXPECT_NE(response.body.find("larger than 65536 bytes"), std::string::npos) << response.body;
     EXPECT_TRUE(client.ends()) << request.substr(0, 100);
   }
-  // A small one is read over.
+  // The rest of a small one is read and ignored.
   raw_client client{port};
   for (int i = 0; i < 2; ++i) {
     client.request("GET", "/health", "{}");
@@ -139,7 +139,7 @@ TEST_F(body_test, a_large_body_that_nothing_needs_is_413) {
   }
 }
 
-// Whatever body it came with: one that is read to its end, or one that is not waited for.
+// With any body: one that is read to its end, or one that is not awaited.
 TEST_F(body_test, a_refusal_has_its_headers) {
   config.keys = http::api_keys{std::vector<std::string>{"key"}};
   serve();
@@ -164,7 +164,7 @@ TEST_F(body_test, chunked_bodies_and_pieces_are_put_together) {
         "{\"tok\r\n", "d;x=y\r\nens\":[104,105]", "}\r\n0\r\nTrailer: x\r\n\r\n"})
     ASSERT_TRUE(client.send(part));
   const raw_response response = client.read();
-  EXPECT_EQ(response.status, 400) << response.body; // "ens":[104,105]} is one byte longer than it says
+  EXPECT_EQ(response.status, 400) << response.body; // "ens":[104,105]} is one byte longer than announced
   raw_client right{port};
   right.send(
       "POST /detokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"tok\r\n10;x=y\r\n"
@@ -190,7 +190,7 @@ TEST_F(body_test, expect_100_continue_is_answered) {
   EXPECT_EQ(client.read().status, 100);
   client.send(body);
   EXPECT_EQ(client.read().status, 200);
-  // What would be refused anyway is refused without the body.
+  // A request that is refused anyway is refused without its body.
   raw_client refused{port};
   refused.send("POST /nowhere HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 14\r\n\r\n");
   EXPECT_EQ(refused.read().status, 404);

@@ -1,4 +1,4 @@
-// The catalogue of metrics, and the registry that goes by it.
+// The catalogue of metrics, and the registry that uses it.
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -112,7 +112,8 @@ TEST(metrics_registry, counters_of_others_never_fall) {
 }
 
 TEST(process_figures, are_those_of_this_process) {
-  const auto families = make_registry("troupe_", "m", "cpu/float32");
+  const auto families = make_registry("troupe_", "m");
+  show_build(*families, "cpu/float32");
   const std::string page = families->text();
   const std::string label = R"({model_name="m"})";
   EXPECT_THAT(page, HasSubstr(R"(numerics="cpu/float32")"));
@@ -125,7 +126,7 @@ TEST(process_figures, are_those_of_this_process) {
   EXPECT_GT(value_of(page, "process_max_fds" + label), value_of(page, "process_open_fds" + label));
   const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const double start = value_of(page, "process_start_time_seconds" + label);
-  EXPECT_LE(start, now + 2); // the kernel tells when it was started itself in whole seconds
+  EXPECT_LE(start, now + 2); // the kernel gives its own start in whole seconds
   EXPECT_GT(start, now - 24 * 3600);
 }
 
@@ -145,8 +146,8 @@ TEST(process_figures, count_descriptors_and_threads) {
 TEST(expert_row_counts, few_experts_are_shown_one_by_one) {
   registry families;
   expert_row_counts rows{4};
-  rows.add(1, std::vector<uint64_t>{5, 0, 2});
-  rows.add(1, std::vector<uint64_t>{1, 0, 0});
+  rows.add(1, std::vector<std::uint64_t>{5, 0, 2});
+  rows.add(1, std::vector<std::uint64_t>{1, 0, 0});
   rows.show(families);
   const std::string page = families.text();
   EXPECT_EQ(value_of(page, R"(troupe_expert_rows_total{expert="0",layer="1"})"), 6);
@@ -157,11 +158,11 @@ TEST(expert_row_counts, few_experts_are_shown_one_by_one) {
 }
 
 TEST(expert_row_counts, of_many_experts_the_busiest_of_each_layer_are_shown) {
-  constexpr size_t limit = 40;
+  constexpr std::size_t limit = 40;
   registry families;
   expert_row_counts rows{limit};
-  std::vector<uint64_t> of_layer(100);
-  for (size_t expert = 0; expert < of_layer.size(); ++expert)
+  std::vector<std::uint64_t> of_layer(100);
+  for (std::size_t expert = 0; expert < of_layer.size(); ++expert)
     of_layer[expert] = expert + 1; // the last is the busiest
   rows.add(0, of_layer);
   rows.show(families);
@@ -171,7 +172,7 @@ TEST(expert_row_counts, of_many_experts_the_busiest_of_each_layer_are_shown) {
   EXPECT_EQ(value_of(first, R"(troupe_expert_rows_total{expert="92",layer="0"})"), 93);
   EXPECT_THAT(first, Not(HasSubstr(R"(expert="91")")));
 
-  std::vector<uint64_t> shifted(100, 0);
+  std::vector<std::uint64_t> shifted(100, 0);
   shifted[0] = 1000;
   rows.add(0, shifted);
   rows.show(families);
@@ -181,11 +182,11 @@ TEST(expert_row_counts, of_many_experts_the_busiest_of_each_layer_are_shown) {
   EXPECT_EQ(value_of(second, R"(troupe_expert_rows_total{expert="92",layer="0"})"), 93)
       << "counters do not go away";
 
-  for (size_t layer = 1; layer < 20; ++layer)
+  for (std::size_t layer = 1; layer < 20; ++layer)
     rows.add(layer, of_layer);
   rows.show(families);
   const std::string third = families.text();
-  size_t num_series = 0;
+  std::size_t num_series = 0;
   for (auto at = third.find("troupe_expert_rows_total{"); at != std::string::npos;
        at = third.find("troupe_expert_rows_total{", at + 1))
     ++num_series;
@@ -200,7 +201,7 @@ TEST(state_disk_watch, tells_the_room_of_a_directory) {
     const state_disk_watch watch{std::filesystem::temp_directory_path().string(), families,
                                  std::chrono::milliseconds{1}};
     while (find() == std::string::npos)
-      std::this_thread::yield(); // its thread looks once before anything else
+      std::this_thread::yield(); // its thread reads once before anything else
   }
   const std::string page = families->text();
   EXPECT_GT(value_of(page, "troupe_state_directory_free_bytes"), 0);

@@ -12,7 +12,7 @@ namespace {
 using http_test::eos;
 using http_test::fake_codec;
 
-generated_token token(int32_t id) {
+generated_token token(std::int32_t id) {
   generated_token result;
   result.token = id;
   result.rank = 1;
@@ -33,8 +33,8 @@ class choice_test : public testing::Test {
   generation_options options;
 };
 
-std::vector<size_t> offsets(const choice_delta& delta) {
-  std::vector<size_t> result;
+std::vector<std::size_t> offsets(const choice_delta& delta) {
+  std::vector<std::size_t> result;
   for (const placed_token& placed : delta.tokens)
     result.push_back(placed.text_offset);
   return result;
@@ -97,13 +97,13 @@ TEST_F(choice_test, every_token_has_its_logprob_at_once_though_its_text_is_held_
   options.logprobs = 0;
   options.stop = {"xyz"};
   choice one{codec, options, {}, 10};
-  EXPECT_EQ(offsets(push(one, "a")), (std::vector<size_t>{10}));
+  EXPECT_EQ(offsets(push(one, "a")), (std::vector<std::size_t>{10}));
   const choice_delta held = push(one, "xy");
   EXPECT_EQ(held.text, "");
-  EXPECT_EQ(offsets(held), (std::vector<size_t>{11, 12}));
+  EXPECT_EQ(offsets(held), (std::vector<std::size_t>{11, 12}));
   const choice_delta released = push(one, "!");
   EXPECT_EQ(released.text, "xy!");
-  EXPECT_EQ(offsets(released), (std::vector<size_t>{13}));
+  EXPECT_EQ(offsets(released), (std::vector<std::size_t>{13}));
 }
 
 TEST_F(choice_test, tokens_of_a_stop_string_have_ids_and_logprobs_and_no_text) {
@@ -113,8 +113,8 @@ TEST_F(choice_test, tokens_of_a_stop_string_have_ids_and_logprobs_and_no_text) {
   choice one{codec, options, {}};
   const choice_delta all = push(one, "abxyz");
   EXPECT_EQ(all.text, "ab");
-  EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(all.token_ids, (std::vector<int32_t>{'a', 'b', 'x', 'y', 'z'}));
+  EXPECT_EQ(offsets(all), (std::vector<std::size_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(all.token_ids, (std::vector<std::int32_t>{'a', 'b', 'x', 'y', 'z'}));
   EXPECT_EQ(one.num_tokens(), 5U);
 }
 
@@ -127,9 +127,9 @@ TEST_F(choice_test, the_end_token_has_an_id_and_a_logprob_and_no_text) {
     choice_delta all = push(one, "ab");
     append(all, one.push(token(eos), finish_reason::stop));
     EXPECT_EQ(all.text, "ab");
-    EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 1, 2}));
+    EXPECT_EQ(offsets(all), (std::vector<std::size_t>{0, 1, 2}));
     EXPECT_EQ(all.tokens.back().token.token, eos);
-    EXPECT_EQ(all.token_ids, (std::vector<int32_t>{'a', 'b', eos}));
+    EXPECT_EQ(all.token_ids, (std::vector<std::int32_t>{'a', 'b', eos}));
     EXPECT_EQ(one.num_tokens(), 3U);
   }
 }
@@ -138,11 +138,11 @@ TEST_F(choice_test, a_stop_token_is_text_only_where_it_is_asked_for) {
   options.logprobs = 0;
   options.stop_token_ids = {'!'};
   options.skip_special_tokens = false;
-  const auto ended_by = [&](int32_t last) {
+  const auto ended_by = [&](std::int32_t last) {
     choice one{codec, options, {}};
     choice_delta all = push(one, "ab");
     append(all, one.push(token(last), finish_reason::stop));
-    EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 1, 2}));
+    EXPECT_EQ(offsets(all), (std::vector<std::size_t>{0, 1, 2}));
     return all.text;
   };
   EXPECT_EQ(ended_by('!'), "ab");
@@ -166,7 +166,18 @@ TEST_F(choice_test, offsets_count_characters_and_parts_share_theirs) {
   choice one{codec, options, {}};
   const choice_delta all = push(one, "äb");
   EXPECT_EQ(all.text, "äb");
-  EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 0, 1}));
+  EXPECT_EQ(offsets(all), (std::vector<std::size_t>{0, 0, 1}));
+}
+
+TEST_F(choice_test, a_stop_string_that_is_a_special_token_is_the_cause_of_its_id) {
+  options.special_stops = {{eos, "<eos>"}};
+  for (const bool shown : {false, true}) {
+    options.include_stop = shown;
+    choice one{codec, options, {}};
+    push(one, "ab");
+    EXPECT_EQ(one.push(token(eos), finish_reason::stop).text, shown ? "<eos>" : "");
+    EXPECT_EQ(one.cause(), stop_cause{std::string{"<eos>"}});
+  }
 }
 
 TEST_F(choice_test, special_tokens_are_shown_on_request) {

@@ -31,8 +31,8 @@ std::string compressed(const std::string& text, frame kind) {
   return out;
 }
 
-/// Status and text of what decoding throws.
-std::string refusal(const std::string& coded, content_coding coding, size_t limit = 1 << 20) {
+/// Status and text of the decoder's exception.
+std::string refusal(const std::string& coded, content_coding coding, std::size_t limit = 1 << 20) {
   try {
     http::decode_content(coded, coding, limit);
   } catch (const openai::api_error& e) {
@@ -137,7 +137,7 @@ TEST_F(coded_body_test, a_bomb_is_stopped_at_the_limit_and_the_connection_stays)
   EXPECT_EQ(client.read().status, 200);
 }
 
-// What a body has become counts, not what came.
+// The decoded size counts, not the received one.
 TEST_F(coded_body_test, decoded_bodies_count_in_the_room_for_all) {
   config.limits.max_body_bytes = 1 << 20;
   config.limits.max_buffered_body_bytes = 1 << 19;

@@ -1,4 +1,4 @@
-// Connections as they are kept, watched, and ended, the same with TLS and without.
+// Keeping, watching and ending connections, with TLS and without.
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -80,7 +80,7 @@ TEST_P(connection_life_test, a_vanished_client_cancels_its_sequences) {
   for (const char* body : {R"({"prompt":["a","b"]})", R"({"prompt":["a","b"],"stream":true})"}) {
     const auto client = connect();
     client->request("POST", "/v1/completions", body);
-    const size_t first = std::string(body).find("stream") == std::string::npos ? 0 : 2;
+    const std::size_t first = std::string(body).find("stream") == std::string::npos ? 0 : 2;
     ASSERT_NE(backend->job(first + 1), nullptr);
     client->close();
     EXPECT_TRUE(backend->job(first)->wait_cancelled());
@@ -88,8 +88,7 @@ TEST_P(connection_life_test, a_vanished_client_cancels_its_sequences) {
   }
 }
 
-// The end may be read just when the answer is complete and nobody watches for it any more: asio tells it
-// once.
+// The end may be read just when the answer is complete and is no longer watched for: asio reports it once.
 TEST_P(connection_life_test, a_client_that_half_closes_is_let_go_whenever_it_does) {
   config.limits.idle = milliseconds{60000}; // longer than the client's patience
   play = [](fake_job& job) { job.finish(0, finish_reason::length); };
@@ -115,7 +114,7 @@ TEST_P(connection_life_test, a_client_that_does_not_read_is_cut) {
   EXPECT_TRUE(backend->job(0)->wait_cancelled());
 }
 
-// Each part of it has the write's time, not all of it together.
+// Each part of it has the write's time limit, not all of it together.
 TEST_P(connection_life_test, a_whole_answer_may_take_its_reader_longer_than_one_write) {
   config.limits.write = milliseconds{2000};
   config.limits.header = milliseconds{500};
@@ -124,8 +123,7 @@ TEST_P(connection_life_test, a_whole_answer_may_take_its_reader_longer_than_one_
   serve();
   const auto reader = connect(128 << 10);
   reader->request("GET", "/version");
-  // 2.5 s of the server's, told by clients that keep silent. The half that is not read meanwhile fits no
-  // socket.
+  // 2.5 s of the server's clock, given by silent clients. The unread half fits into no socket.
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(reader->take(640 << 10)) << i;
     raw_client clock{port};
@@ -204,7 +202,7 @@ TEST_P(connection_life_test, tokens_that_wait_for_a_client_are_bounded) {
   const auto client = connect(4096);
   client->request("POST", "/v1/completions", R"({"prompt":"a","stream":true})");
   ASSERT_NE(backend->job(0), nullptr);
-  // The write in progress ends when the client reads; then the overflow is seen.
+  // The write in progress ends when the client reads; then the overflow is noticed.
   client->read_until("never");
   EXPECT_TRUE(backend->job(0)->wait_cancelled());
   EXPECT_EQ(metric("troupe_http_clients_gone_total{how=\"too_slow\"}"), 1);

@@ -1,4 +1,4 @@
-// Who gets a place, who loses one, and whom proxies name.
+// Which connections get a place, which lose one, and the clients named by proxies.
 #include "services/gateway/http/connection_table.hpp"
 
 #include <vector>
@@ -67,12 +67,43 @@ TEST(connection_table_test, a_peer_has_so_many_places_and_gets_lost_ones_back) {
   connection_table table{4, 2};
   auto first = table.admit(at("2001:db8::1"));
   auto second = table.admit(at("2001:db8::ffff")); // of the same network of 64 bits
+  EXPECT_TRUE(first.taken->begin_request());
+  EXPECT_TRUE(second.taken->begin_request());
   EXPECT_EQ(table.admit(at("2001:db8::2")).result, outcome::peer_full);
   auto other = table.admit(at("2001:db8:0:1::1"));
   EXPECT_EQ(other.result, outcome::admitted);
   EXPECT_EQ(table.admit(std::nullopt).result, outcome::admitted); // and gone again
   first.taken.reset();
   EXPECT_EQ(table.admit(at("2001:db8::2")).result, outcome::admitted);
+}
+
+TEST(connection_table_test, a_full_peer_loses_its_own_longest_silent_connection) {
+  connection_table table{8, 3};
+  std::vector<int> lost;
+  auto stranger = table.admit(at("192.0.2.9"));
+  stranger.taken->on_loss([&] { lost.push_back(9); });
+  std::vector<connection_table::admission> own;
+  for (int i = 0; i < 3; ++i) {
+    own.push_back(table.admit(at("192.0.2.1")));
+    own.back().taken->on_loss([&lost, i] { lost.push_back(i); });
+  }
+  EXPECT_TRUE(own[0].taken->begin_request());
+  own[0].taken->end_request(); // silent only since now
+  EXPECT_TRUE(own[1].taken->begin_request());
+  auto fourth = table.admit(at("192.0.2.1"));
+  EXPECT_TRUE(fourth.made_room);
+  EXPECT_EQ(lost, std::vector<int>{2});
+  EXPECT_FALSE(own[2].taken->begin_request());
+  auto fifth = table.admit(at("192.0.2.1"));
+  EXPECT_EQ(lost, (std::vector<int>{2, 0})) << "not the stranger, who has been silent for longer";
+  EXPECT_TRUE(fourth.taken->begin_request());
+  EXPECT_TRUE(fifth.taken->begin_request());
+  EXPECT_EQ(table.admit(at("192.0.2.1")).result, outcome::peer_full);
+  own[2].taken.reset();
+  own[0].taken.reset();
+  own[1].taken.reset();
+  EXPECT_EQ(table.admit(at("192.0.2.1")).result, outcome::admitted) << "and no place is counted twice";
+  EXPECT_EQ(table.size(), 3U);
 }
 
 TEST(client_requests_test, are_limited_by_client_until_they_end) {

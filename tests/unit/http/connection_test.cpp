@@ -1,4 +1,4 @@
-// What clients do wrong, or do rarely: the protocol's edge.
+// Faults and rare behaviour of clients: the edge of the protocol.
 #include <regex>
 #include <stdexcept>
 
@@ -40,6 +40,34 @@ TEST_F(connection_test, malformed_requests_are_refused) {
     EXPECT_TRUE(client.ends()) << bytes;
   }
   EXPECT_EQ(get("/health").status, 200);
+}
+
+TEST_F(connection_test, empty_lines_before_a_request_count_for_nothing) {
+  serve();
+  raw_client client{port};
+  const std::string request = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
+  client.send("\r");
+  client.send("\n\r\n" + request);
+  EXPECT_EQ(client.read().status, 200);
+  client.send("\r\n" + request);
+  EXPECT_EQ(client.read().status, 200) << "on a kept connection, too";
+  client.send("\n" + request);
+  EXPECT_EQ(client.read().status, 400) << "a bare line feed ends no line";
+}
+
+TEST_F(connection_test, paths_of_base_urls_that_were_put_together_differently_lead_to_the_page) {
+  serve();
+  for (const char* path : {"/v1/models", "/v1//models/", "//v1/models", "/models", "//models/"})
+    EXPECT_EQ(get(path).status, 200) << path;
+  EXPECT_EQ(post("/chat/completions", R"({"messages":[{"role":"user","content":"a"}]})").status, 200);
+  EXPECT_EQ(post("/completions", R"({"prompt":"a"})").status, 200);
+  EXPECT_EQ(get("/v2/models").status, 404);
+  EXPECT_EQ(get("/modelsx").status, 404);
+}
+
+TEST_F(connection_test, the_tokenizers_configuration_is_a_page) {
+  serve();
+  EXPECT_EQ(get("/tokenizer_info").body, R"({"tokenizer_class":"T"})");
 }
 
 TEST_F(connection_test, unknown_codings_and_expectations_are_refused) {

@@ -1,4 +1,4 @@
-// What pages of other origins may do, as browsers ask for it.
+// Permissions of pages of other origins, as browsers request them.
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -13,7 +13,7 @@ class cors_test : public http_server_test {
     return ask(port, "OPTIONS", path, {}, "Access-Control-Request-Method: POST\r\n" + headers);
   }
 
-  /// What a page is told of an answer; empty when it may not see it.
+  /// The permission in an answer; empty if the page may not see it.
   static std::string allowed(const raw_response& response) {
     const auto found = response.headers.find("access-control-allow-origin");
     return found == response.headers.end() ? "" : found->second;
@@ -46,7 +46,7 @@ TEST_F(cors_test, lets_configured_origins_in_and_no_others) {
     EXPECT_EQ(allowed(get("/health", std::string("Origin: ") + other + "\r\n")), "") << other;
 }
 
-// A cache must not give to one origin what another got, nor what went to a client without one.
+// A cache must not give an origin the answer for another one, or for a client without one.
 TEST_F(cors_test, answers_vary_with_the_origin_even_where_there_is_none) {
   config.allowed_origins = {"https://a.example"};
   serve();
@@ -79,7 +79,7 @@ TEST_F(cors_test, a_preflight_is_answered_without_a_key) {
   EXPECT_EQ(answer.headers.at("access-control-max-age"), "600");
   EXPECT_EQ(answer.headers.at("vary"), "origin");
   EXPECT_EQ(preflight("/v1/models", origin).headers.at("access-control-allow-headers"),
-            "authorization, api-key, content-type, x-request-id");
+            "authorization, api-key, content-type, x-api-key, x-request-id");
 }
 
 TEST_F(cors_test, a_preflight_of_another_origin_allows_nothing) {

@@ -30,8 +30,8 @@ class echo_test : public testing::Test {
   http_test::fake_codec codec;
 };
 
-using tokens = std::vector<int32_t>;
-using echoed = std::vector<size_t>;
+using tokens = std::vector<std::int32_t>;
+using echoed = std::vector<std::size_t>;
 
 } // namespace
 
@@ -66,21 +66,21 @@ TEST_F(echo_test, what_is_left_of_a_text_that_was_cut_has_offsets_of_its_own) {
   EXPECT_EQ(end.tokens, (tokens{0xC3, 0xA4, 'c', 'd'}));
   EXPECT_EQ(end.echo, "äcd");
   EXPECT_EQ(end.echo_offsets, (echoed{0, 0, 1, 2}));
-  // Its special tokens are part of what is repeated, as those of token ids are.
+  // Its special tokens are repeated, too, like those of token ids.
   const auto front = planned(R"("abäcd")", R"(,"truncate_prompt_tokens":3,"truncation_side":"right")");
   EXPECT_EQ(front.tokens, (tokens{bos, 'a', 'b'}));
   EXPECT_EQ(front.echo, "<bos>ab");
   EXPECT_EQ(front.echo_offsets, (echoed{0, 5, 6}));
-  // One that is short enough is not cut, and is repeated as sent.
+  // One that is short enough is not truncated, and is repeated as sent.
   const auto whole = planned(R"("ab")", R"(,"truncate_prompt_tokens":3)");
   EXPECT_EQ(whole.echo, "ab");
   EXPECT_EQ(whole.echo_offsets, (echoed{0, 0, 1}));
 }
 
 TEST_F(echo_test, tokens_that_differ_where_special_ones_are_added_are_placed_from_the_first) {
-  /// A tokenizer that has another token for the first word behind the beginning of the text.
+  /// A tokenizer with another token for the first word after the beginning of the text.
   struct opening_codec : http_test::fake_codec {
-    std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override {
+    std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const override {
       if (add_special_tokens && text == "Hello!!")
         return {bos, http_test::hello, '!', '!'};
       return fake_codec::encode(text, add_special_tokens);
@@ -90,7 +90,7 @@ TEST_F(echo_test, tokens_that_differ_where_special_ones_are_added_are_placed_fro
   const auto one = planned_by(opening_codec{}, R"("Hello!!")");
   EXPECT_EQ(one.tokens, (tokens{bos, http_test::hello, '!', '!'}));
   EXPECT_EQ(one.echo, "Hello!!");
-  // "<bos>" counts with them, since nothing says where the text's own tokens begin; none lies beyond the
+  // "<bos>" counts with them, since the start of the text's own tokens is unknown; none starts beyond the
   // text.
   EXPECT_EQ(one.echo_offsets, (echoed{0, 5, 7, 7}));
 }

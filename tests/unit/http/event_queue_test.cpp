@@ -1,4 +1,4 @@
-// What waits for a stream's reader is bounded; what has been read is not counted any more.
+// Events that wait for a stream's reader are bounded; those that were read no longer count.
 #include "services/gateway/http/event_queue.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -13,13 +13,13 @@ using namespace std::chrono_literals;
 
 const std::vector<generated_token> six_tokens(6);
 
-constexpr size_t room = 10 * sizeof(generated_token);
+constexpr std::size_t room = 10 * sizeof(generated_token);
 
 TEST(event_queue, who_reads_all_may_be_sent_any_amount) {
   boost::asio::io_context context;
   event_queue queue{context.get_executor(), room};
   const auto listener = queue.listener(0);
-  size_t num_read = 0;
+  std::size_t num_read = 0;
   const auto reader = [&]() -> task<void> {
     for (int round = 0; round < 100; ++round) {
       listener->on_tokens(0, six_tokens, finish_reason::none);

@@ -11,15 +11,15 @@ namespace {
 
 constexpr auto patience = std::chrono::seconds{10};
 
-/// `token` with the logprobs -0.5 for itself and -1, -1.5, … for the tokens behind it.
-generated_token with_logprobs(int32_t token, int32_t num_top) {
+/// `token` with the logprobs -0.5 for itself and -1, -1.5, … for the following tokens.
+generated_token with_logprobs(std::int32_t token, std::int32_t num_top) {
   generated_token result;
   result.token = token;
   if (num_top < 0)
     return result;
   result.logprob = -0.5F;
   result.rank = 1;
-  for (int32_t i = 0; i < num_top; ++i)
+  for (std::int32_t i = 0; i < num_top; ++i)
     result.top.push_back({token + i, -0.5F - 0.5F * static_cast<float>(i), i + 1});
   return result;
 }
@@ -30,7 +30,7 @@ class fake_handle final : public generation_handle {
  public:
   explicit fake_handle(std::shared_ptr<fake_job> job) : job_(std::move(job)) {}
 
-  void stop(uint32_t choice) override {
+  void stop(std::uint32_t choice) override {
     const std::lock_guard lock{job_->mutex_};
     job_->stopped_.insert(choice);
     job_->changed_.notify_all();
@@ -46,21 +46,21 @@ class fake_handle final : public generation_handle {
   std::shared_ptr<fake_job> job_;
 };
 
-void fake_job::say(uint32_t choice, const std::string& text) {
+void fake_job::say(std::uint32_t choice, const std::string& text) {
   std::vector<generated_token> tokens;
   for (const char c : text)
     tokens.push_back(with_logprobs(static_cast<unsigned char>(c), asked.sampling.num_logprobs));
   listener->on_tokens(choice, tokens, finish_reason::none);
 }
 
-void fake_job::say_last(uint32_t choice, const std::string& text, finish_reason reason) {
+void fake_job::say_last(std::uint32_t choice, const std::string& text, finish_reason reason) {
   if (text.size() > 1)
     say(choice, text.substr(0, text.size() - 1));
   const auto last = static_cast<unsigned char>(text.back());
   listener->on_tokens(choice, {with_logprobs(last, asked.sampling.num_logprobs)}, reason);
 }
 
-void fake_job::finish(uint32_t choice, finish_reason reason, int32_t stop_token) {
+void fake_job::finish(std::uint32_t choice, finish_reason reason, std::int32_t stop_token) {
   std::vector<generated_token> last;
   if (stop_token >= 0)
     last.push_back(with_logprobs(stop_token, asked.sampling.num_logprobs));
@@ -75,7 +75,7 @@ void fake_job::say_prompt() {
   if (asked.sampling.prompt_logprobs < 0)
     return;
   std::vector<generated_token> tokens;
-  for (size_t i = 1; i < asked.prompt.size(); ++i)
+  for (std::size_t i = 1; i < asked.prompt.size(); ++i)
     tokens.push_back(with_logprobs(asked.prompt[i], asked.sampling.prompt_logprobs));
   listener->on_prompt_logprobs(tokens);
 }
@@ -85,7 +85,7 @@ bool fake_job::wait_cancelled() {
   return changed_.wait_for(lock, patience, [this] { return cancelled_; });
 }
 
-bool fake_job::wait_stopped(uint32_t choice) {
+bool fake_job::wait_stopped(std::uint32_t choice) {
   std::unique_lock lock{mutex_};
   return changed_.wait_for(lock, patience, [this, choice] { return stopped_.count(choice) > 0; });
 }
@@ -115,12 +115,17 @@ void fake_backend::view(std::function<void(std::variant<last_view, backend_error
   seen.cluster.ready = ready;
   seen.cluster.workers = {{{7}, worker_role::expert, "expert-0", "127.0.0.1:1"}};
   seen.scheduler_away = scheduler_away;
+  seen.has_been_ready = has_been_ready;
   then(seen);
 }
 
-void fake_backend::status(std::function<void(std::variant<scheduler_status, backend_error>)> then) {
+void fake_backend::ask(const control_question& question, std::function<void(control_outcome)> then) {
+  then(std::visit([this](const auto& asked) { return answer(asked); }, question));
+}
+
+control_outcome fake_backend::answer(const status_question&) const {
   if (scheduler_away)
-    return then(backend_error{ec::peer_down, "the scheduler is away"});
+    return backend_error{ec::peer_down, "the scheduler is away"};
   scheduler_status status;
   status.term = 3;
   status.ready = ready;
@@ -135,43 +140,40 @@ void fake_backend::status(std::function<void(std::variant<scheduler_status, back
   status.experts.epoch = 2;
   status.experts.layers = {
       std::make_shared<const layer_placement>(layer_placement{5, {{{{7}}}, {{{7}, {8}}}}})};
-  then(status);
+  return status;
 }
 
-void fake_backend::history(uint32_t max_windows,
-                           std::function<void(std::variant<history_snapshot, backend_error>)> then) {
+control_outcome fake_backend::answer(const history_question& question) const {
   if (scheduler_away)
-    return then(backend_error{ec::not_ready, "the history does not answer"});
+    return backend_error{ec::not_ready, "the history does not answer"};
   history_snapshot known{"model", {2, 0}, 600'000, 10'000, 5, 10, {{1.5, 0.1}, {}}, {}};
-  for (uint64_t i = 1; i <= std::min(max_windows, 40U); ++i)
+  for (std::uint64_t i = 1; i <= std::min(question.max_windows, 40U); ++i)
     known.windows.push_back({{7}, i, 5000 * i, encode({5000, {i, 1, {{0, 2 * i}, {}}}})});
-  then(known);
+  return known;
 }
 
-void fake_backend::placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) {
+control_outcome fake_backend::answer(const placement_question&) const {
   if (scheduler_away)
-    return then(backend_error{ec::not_ready, "the rebalancer does not answer"});
-  then(planner);
+    return backend_error{ec::not_ready, "the rebalancer does not answer"};
+  return planner;
 }
 
-void fake_backend::change_placement(placement_command command,
-                                    std::function<void(std::variant<placement_change, backend_error>)> then) {
+control_outcome fake_backend::answer(const placement_command& command) {
   commands.push_back(command);
-  then(obey(command));
+  return obey(command);
 }
 
-void fake_backend::trace(trace_command command,
-                         std::function<void(std::variant<trace_receipt, backend_error>)> then) {
+control_outcome fake_backend::answer(const trace_command& command) {
   traced.push_back(command);
-  then(trace_answer);
+  return trace_answer;
 }
 
 void fake_backend::say_hello(fake_job& job) {
   const std::string text = "hello wörld";
-  const auto most = static_cast<size_t>(job.asked.sampling.max_tokens);
+  const auto most = static_cast<std::size_t>(job.asked.sampling.max_tokens);
   job.say_prompt();
-  for (uint32_t choice = 0; choice < job.asked.num_choices; ++choice) {
-    for (size_t i = 0; i < std::min(text.size(), most - 1); ++i)
+  for (std::uint32_t choice = 0; choice < job.asked.num_choices; ++choice) {
+    for (std::size_t i = 0; i < std::min(text.size(), most - 1); ++i)
       job.say(choice, text.substr(i, 1));
     if (most > text.size())
       job.finish(choice, finish_reason::stop, eos);
@@ -180,14 +182,14 @@ void fake_backend::say_hello(fake_job& job) {
   }
 }
 
-std::shared_ptr<fake_job> fake_backend::job(size_t n) {
+std::shared_ptr<fake_job> fake_backend::job(std::size_t n) {
   std::unique_lock lock{mutex_};
   if (!begun_.wait_for(lock, patience, [this, n] { return jobs_.size() > n; }))
     return nullptr;
   return jobs_[n];
 }
 
-size_t fake_backend::num_jobs() {
+std::size_t fake_backend::num_jobs() {
   const std::lock_guard lock{mutex_};
   return jobs_.size();
 }

@@ -1,4 +1,4 @@
-// A cluster that plays scripts: every job runs one, on a thread of its own.
+// A fake cluster: every job runs a script, on a thread of its own.
 #pragma once
 
 #include <atomic>
@@ -11,33 +11,34 @@
 #include <thread>
 #include <vector>
 
+#include "services/gateway/http/control_backend.hpp"
 #include "services/gateway/http/generation_backend.hpp"
 
 namespace troupe::http_test {
 
-/// A job as its script sees it.
+/// A job, for its script.
 class fake_job {
  public:
   fake_job(generation_job ordered, std::shared_ptr<generation_listener> to)
       : asked(std::move(ordered)), listener(std::move(to)) {}
 
-  /// The cluster has taken it.
+  /// The cluster has accepted it.
   void place() { listener->on_placed(); }
 
-  /// New tokens of a choice, one for each byte of `text`, in one update. Logprobs as asked for.
-  void say(uint32_t choice, const std::string& text);
-  /// The end of a choice, with the stop token that ended it where there is one.
-  void finish(uint32_t choice, finish_reason reason, int32_t stop_token = -1);
-  /// The last tokens of a choice, and that they are.
-  void say_last(uint32_t choice, const std::string& text, finish_reason reason);
+  /// New tokens of a choice, one for each byte of `text`, in one update. Logprobs as requested.
+  void say(std::uint32_t choice, const std::string& text);
+  /// The end of a choice, with its stop token if there is one.
+  void finish(std::uint32_t choice, finish_reason reason, std::int32_t stop_token = -1);
+  /// The last tokens of a choice, with its end.
+  void say_last(std::uint32_t choice, const std::string& text, finish_reason reason);
   void fail(ec code, const std::string& text);
-  /// Logprobs of the prompt, when asked for.
+  /// Logprobs of the prompt, if requested.
   void say_prompt();
 
-  /// Waits until the client's side cancels; false after ten seconds.
+  /// Waits until the client cancels; false after ten seconds.
   bool wait_cancelled();
   /// Waits until it stops this choice; false after ten seconds.
-  bool wait_stopped(uint32_t choice);
+  bool wait_stopped(std::uint32_t choice);
   bool cancelled() const;
 
   const generation_job asked;
@@ -48,10 +49,10 @@ class fake_job {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool cancelled_ = false;
-  std::set<uint32_t> stopped_;
+  std::set<std::uint32_t> stopped_;
 };
 
-class fake_backend final : public generation_backend {
+class fake_backend final : public generation_backend, public control_backend {
  public:
   using script = std::function<void(fake_job&)>;
 
@@ -60,38 +61,37 @@ class fake_backend final : public generation_backend {
   std::unique_ptr<generation_handle> start(generation_job job,
                                            std::shared_ptr<generation_listener> listener) override;
 
-  uint32_t max_model_len() const override { return longest_context; }
+  std::uint32_t max_model_len() const override { return longest_context; }
 
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override;
-  void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override;
-  void history(uint32_t max_windows,
-               std::function<void(std::variant<history_snapshot, backend_error>)> then) override;
-  void placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) override;
-  /// Keeps the command, and answers what `obey` says.
-  void change_placement(placement_command command,
-                        std::function<void(std::variant<placement_change, backend_error>)> then) override;
+  /// Records commands; answers a placement_command with the result of `obey`.
+  void ask(const control_question& question, std::function<void(control_outcome)> then) override;
 
-  void trace(trace_command command,
-             std::function<void(std::variant<trace_receipt, backend_error>)> then) override;
-
-  /// Every choice says "hello wörld", as far as its tokens go, and ends with the end token.
+  /// Every choice says "hello wörld", as far as its tokens suffice, and ends with the end token.
   static void say_hello(fake_job& job);
 
   script play = say_hello; ///< set before the first job
   rebalancer_status planner;
   std::vector<trace_command> traced;
-  std::variant<trace_receipt, backend_error> trace_answer = trace_receipt{};
-  std::function<std::variant<placement_change, backend_error>(const placement_command&)> obey;
+  control_outcome trace_answer = trace_receipt{};
+  std::function<control_outcome(const placement_command&)> obey;
   std::vector<placement_command> commands; ///< in the order of their answers, one after the other
   bool ready = true;
   bool with_attention_worker = false; ///< in the scheduler's status
   bool scheduler_away = false;
-  std::atomic<uint32_t> longest_context{0}; ///< of the workers; 0: none has joined
-  /// Jobs begun; waits for the n-th, ten seconds at most.
-  std::shared_ptr<fake_job> job(size_t n);
-  size_t num_jobs();
+  bool has_been_ready = true;
+  std::atomic<std::uint32_t> longest_context{0}; ///< of the workers; 0: none has joined
+  /// Started jobs; waits for the n-th, at most ten seconds.
+  std::shared_ptr<fake_job> job(std::size_t n);
+  std::size_t num_jobs();
 
  private:
+  control_outcome answer(const status_question& question) const;
+  control_outcome answer(const history_question& question) const;
+  control_outcome answer(const placement_question& question) const;
+  control_outcome answer(const placement_command& command);
+  control_outcome answer(const trace_command& command);
+
   std::mutex mutex_;
   std::condition_variable begun_;
   std::vector<std::shared_ptr<fake_job>> jobs_;

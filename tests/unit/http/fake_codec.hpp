@@ -10,39 +10,39 @@
 
 namespace troupe::http_test {
 
-inline constexpr int32_t eos = 256;
-inline constexpr int32_t bos = 257;
-inline constexpr int32_t hello = 258;
-inline constexpr int32_t vocab_size = 259;
+inline constexpr std::int32_t eos = 256;
+inline constexpr std::int32_t bos = 257;
+inline constexpr std::int32_t hello = 258;
+inline constexpr std::int32_t vocab_size = 259;
 
 class fake_codec : public openai::text_codec {
  public:
-  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override;
+  std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const override;
 
-  size_t fewest_tokens(std::string_view text) const override {
+  std::size_t fewest_tokens(std::string_view text) const override {
     return longest_token == 0 ? 0 : (text.size() + longest_token - 1) / longest_token;
   }
 
-  std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override;
+  std::string decode(std::span<const std::int32_t> tokens, bool skip_special_tokens) const override;
   std::unique_ptr<openai::text_stream> stream(bool skip_special_tokens,
-                                              std::span<const int32_t> before) const override;
-  std::string token_text(int32_t token) const override;
-  std::string token_bytes(int32_t token) const override;
-  std::string token_entry(int32_t token) const override;
+                                              std::span<const std::int32_t> before) const override;
+  std::string token_text(std::int32_t token) const override;
+  std::string token_bytes(std::int32_t token) const override;
+  std::string token_entry(std::int32_t token) const override;
 
-  int32_t vocab_size() const override { return http_test::vocab_size; }
+  std::int32_t vocab_size() const override { return http_test::vocab_size; }
 
   bool has_chat_template() const override { return has_template; }
 
-  /// Writes messages, tools and extra behind one another; refuses conversations that hold "refuse me".
+  /// Concatenates messages, tools and extra; refuses conversations that contain "refuse me".
   std::string render(const text::chat_request& request) const override;
 
-  size_t longest_token = 0; ///< what fewest_tokens counts with; 0: it knows nothing
+  std::size_t longest_token = 0; ///< for fewest_tokens; 0: unknown
   bool has_template = true;
-  bool adds_end = false;         ///< encode puts the end token behind a text, too
-  bool splits_ligatures = false; ///< "ﬁ" is two tokens, as a normalizer makes it two letters
-  std::function<void(std::string_view text)> before_encode;       ///< called where it is set
-  std::function<void(std::span<const int32_t> before)> on_stream; ///< likewise
+  bool adds_end = false;         ///< encode also appends the end token
+  bool splits_ligatures = false; ///< "ﬁ" is two tokens, as if a normalizer made two letters of it
+  std::function<void(std::string_view text)> before_encode;            ///< called where it is set
+  std::function<void(std::span<const std::int32_t> before)> on_stream; ///< called where it is set
 };
 
 } // namespace troupe::http_test

@@ -46,7 +46,9 @@ TEST_F(generation_test, completion_has_openais_shape) {
   EXPECT_TRUE(body["created"].is_number_integer());
   body.erase("id");
   body.erase("created");
-  EXPECT_EQ(body, json::parse(R"({"object":"text_completion","model":"tiny","seed":7,
+  EXPECT_EQ(
+      body,
+      json::parse(R"({"object":"text_completion","model":"tiny","system_fingerprint":"fp_1.2.3-0123","seed":7,
       "choices":[{"index":0,"text":"hello wörld","logprobs":null,"finish_reason":"stop","stop_reason":null,
       "token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null}],
       "usage":{"prompt_tokens":3,"completion_tokens":13,"total_tokens":16}})"));
@@ -95,29 +97,30 @@ TEST_F(generation_test, replaced_arguments_of_a_call_are_told_to_the_operator) {
 
 TEST_F(generation_test, a_seed_is_drawn_and_reported) {
   serve();
-  std::set<int64_t> seeds;
+  std::set<std::int64_t> seeds;
   for (int i = 0; i < 3; ++i) {
     const json body = json::parse(post("/v1/completions", R"({"prompt":"a"})").body);
-    seeds.insert(body["seed"].get<int64_t>());
-    EXPECT_EQ(backend->job(static_cast<size_t>(i))->asked.sampling.seed, body["seed"].get<uint64_t>());
+    seeds.insert(body["seed"].get<std::int64_t>());
+    EXPECT_EQ(backend->job(static_cast<std::size_t>(i))->asked.sampling.seed,
+              body["seed"].get<std::uint64_t>());
   }
   EXPECT_EQ(seeds.size(), 3U);
 }
 
 TEST_F(generation_test, a_choices_text_continues_its_prompt) {
-  std::vector<std::vector<int32_t>> continued;
-  codec->on_stream = [&](std::span<const int32_t> before) {
+  std::vector<std::vector<std::int32_t>> continued;
+  codec->on_stream = [&](std::span<const std::int32_t> before) {
     continued.emplace_back(before.begin(), before.end());
   };
   serve();
   ASSERT_EQ(post("/v1/completions", R"({"prompt":["a","bc"],"n":2})").status, 200);
-  EXPECT_EQ(continued,
-            (std::vector<std::vector<int32_t>>{{bos, 'a'}, {bos, 'a'}, {bos, 'b', 'c'}, {bos, 'b', 'c'}}));
+  EXPECT_EQ(continued, (std::vector<std::vector<std::int32_t>>{
+                           {bos, 'a'}, {bos, 'a'}, {bos, 'b', 'c'}, {bos, 'b', 'c'}}));
 }
 
 TEST_F(generation_test, several_prompts_and_choices_are_numbered_as_openai_does) {
   play = [](fake_job& job) {
-    for (uint32_t choice = job.asked.num_choices; choice-- > 0;) {
+    for (std::uint32_t choice = job.asked.num_choices; choice-- > 0;) {
       job.say(choice, std::string(1, static_cast<char>(job.asked.prompt.back())) + std::to_string(choice));
       job.finish(choice, finish_reason::length);
     }
@@ -126,7 +129,7 @@ TEST_F(generation_test, several_prompts_and_choices_are_numbered_as_openai_does)
   const json body = json::parse(post("/v1/completions", R"({"prompt":["a","b"],"n":2})").body);
   ASSERT_EQ(body["choices"].size(), 4U);
   const char* expected[] = {"a0", "a1", "b0", "b1"};
-  for (size_t i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(body["choices"][i]["index"], i);
     EXPECT_EQ(body["choices"][i]["text"], expected[i]);
   }
@@ -247,7 +250,7 @@ TEST_F(generation_test, vllms_extras_are_answered) {
       "max_tokens":1,"return_token_ids":true,"prompt_logprobs":0})")
                                     .body);
   EXPECT_EQ(chat["choices"][0]["token_ids"], json::parse("[104]"));
-  EXPECT_EQ(chat["prompt_token_ids"].size(), chat["usage"]["prompt_tokens"].get<size_t>());
+  EXPECT_EQ(chat["prompt_token_ids"].size(), chat["usage"]["prompt_tokens"].get<std::size_t>());
   EXPECT_EQ(chat["prompt_logprobs"].size(), chat["prompt_token_ids"].size());
 }
 
@@ -290,7 +293,7 @@ TEST_F(generation_test, a_failure_within_a_stream_is_an_event) {
   serve();
   raw_client client{port};
   client.request("POST", "/v1/completions", R"({"prompt":"a","stream":true})");
-  const bool chunk_came = client.take(1); // head and first chunk travel together
+  const bool chunk_came = client.take(1); // head and first chunk are sent together
   begun.set_value();
   ASSERT_TRUE(chunk_came);
   const raw_response response = client.read();
@@ -340,7 +343,7 @@ TEST_F(generation_test, only_so_many_prompts_of_a_request_are_open_at_once) {
     EXPECT_EQ(texts, "abcde");
   }};
   backend->job(1);
-  get("/health"); // one thread does all: it has come back from starting prompts
+  get("/health"); // one thread does all: it has finished starting prompts
   EXPECT_EQ(backend->num_jobs(), 2U);
   release_first.set_value();
   backend->job(2);
@@ -380,7 +383,7 @@ TEST_F(generation_test, a_chat_without_max_tokens_gets_what_the_workers_hold) {
   EXPECT_EQ(post("/v1/chat/completions", chat).status, 200);
   backend->longest_context = 100;
   EXPECT_EQ(post("/v1/chat/completions", chat).status, 200);
-  const auto prompt = static_cast<int32_t>(backend->job(0)->asked.prompt.size());
+  const auto prompt = static_cast<std::int32_t>(backend->job(0)->asked.prompt.size());
   EXPECT_EQ(backend->job(0)->asked.sampling.max_tokens, 4096 - prompt);
   EXPECT_TRUE(backend->job(0)->asked.open_ended) << "no worker has said yet what it holds";
   EXPECT_EQ(backend->job(1)->asked.sampling.max_tokens, 100 - prompt);
@@ -394,7 +397,7 @@ TEST_F(generation_test, a_chat_without_max_tokens_gets_what_the_workers_hold) {
 
 TEST_F(generation_test, hundreds_at_once_wait_for_the_tokenizer) {
   const std::string body = R"({"prompt":"a","max_tokens":1})";
-  // Room for exactly so many: one more is refused while all of these wait, and only then.
+  // Room for exactly this many: one more is refused while all of these wait, and only then.
   config.limits.max_background_bytes = 400 * (body.size() + 1024);
   std::mutex gate;
   std::unique_lock closed{gate}; // until all have come
@@ -412,7 +415,7 @@ TEST_F(generation_test, hundreds_at_once_wait_for_the_tokenizer) {
                          "Content-Length: "
                          + std::to_string(body.size()) + "\r\n\r\n" + body);
   }
-  // Other requests are answered on the same thread meanwhile.
+  // Meanwhile other requests are answered on the same thread.
   const std::string refusals = "troupe_admission_rejections_total{reason=\"overloaded\"}";
   for (int i = 0; i < 10000 && metric(refusals) < 1; ++i)
     continue;

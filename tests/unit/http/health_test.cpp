@@ -1,4 +1,4 @@
-// When a process counts as stuck: by a clock that the test sets.
+// When a process counts as stuck, by the test's clock.
 #include <chrono>
 #include <optional>
 #include <string>

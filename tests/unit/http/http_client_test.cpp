@@ -1,4 +1,4 @@
-// The client of our own programs: URLs, and whom it trusts.
+// The client of our own programs: URLs, and trust in servers.
 #include "services/client/server_url.hpp"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ using ::testing::ThrowsMessage;
 
 class http_client_test : public http_server_test {
  protected:
-  /// GET /health of `url`; the error's text when there is no answer.
+  /// GET /health of `url`; the error's text if there is no answer.
   std::string ask_health(const std::string& url, const server_trust& trust = {}) const {
     const server_url asked = parse_url(url, trust);
     try {
@@ -58,9 +58,8 @@ TEST(parse_url, refuses_what_has_a_path_or_no_port) {
   for (const char* text :
        {"", "/", "http://", "https://", "example.com", "http://example.com", "https://example.com", ":8000",
         "example.com:", "example.com:http", "example.com:65536", "example.com:-1", "ftp://example.com:80",
-        "example.com:8000x"}) {
+        "example.com:8000x"})
     EXPECT_THROW(parse_url(text), option_error) << text;
-  }
 }
 
 TEST(parse_url, a_file_without_certificates_is_named) {

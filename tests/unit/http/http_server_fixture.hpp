@@ -1,4 +1,4 @@
-// A server over the scripted backend and the byte codec.
+// A server with the scripted backend and the byte codec.
 #pragma once
 
 #include <cstdlib>
@@ -10,9 +10,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "services/gateway/http/endpoints/routes.hpp"
+#include "services/gateway/http/gateway_metrics.hpp"
 #include "services/gateway/http/http_server.hpp"
 #include "services/gateway/http/tls_identity.hpp"
-#include "services/gateway/metrics.hpp"
 #include "tests/unit/http/fake_backend.hpp"
 #include "tests/unit/http/fake_codec.hpp"
 #include "tests/unit/http/raw_client.hpp"
@@ -31,22 +32,25 @@ class http_server_test : public testing::Test {
     config.port = 0;
     config.model_names = {"tiny", "org/other"};
     config.version = "1.2.3";
+    config.fingerprint = "fp_1.2.3-0123";
+    config.tokenizer_info = R"({"tokenizer_class":"T"})";
     config.requests.max_model_len = 4096;
     config.requests.vocab_size = http_test::vocab_size;
     config.requests.eos_token_ids = {eos};
   }
 
-  /// Starts the server with `config` as the test has set it.
+  /// Starts the server with the test's `config`.
   void serve() {
     backend = std::make_shared<fake_backend>();
     if (play)
       backend->play = play;
-    server = std::make_unique<http_server>(config, backend, served_codec ? served_codec : text_side(codec),
+    server = std::make_unique<http_server>(config, http::all_routes(), backend, backend,
+                                           served_codec ? served_codec : text_side(codec),
                                            std::make_shared<gateway_metrics>(families));
     port = server->port();
   }
 
-  /// Before serve: with a certificate for "gateway" that is made now.
+  /// Before serve: makes a certificate for "gateway".
   void use_tls() {
     std::string pattern = (std::filesystem::temp_directory_path() / "troupe-tls-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr)
@@ -60,7 +64,7 @@ class http_server_test : public testing::Test {
     config.tls = http::tls_identity::load(certificate.certificate, certificate.key);
   }
 
-  /// A client that speaks as the server does, with TLS or without.
+  /// A client with or without TLS, like the server.
   std::unique_ptr<raw_client> connect(int receive_buffer_bytes = 0) const {
     if (!config.tls)
       return std::make_unique<raw_client>(port, receive_buffer_bytes);
@@ -84,17 +88,18 @@ class http_server_test : public testing::Test {
     return client->read();
   }
 
-  /// Sends these bytes and reads what comes back.
+  /// Sends these bytes and reads the response.
   raw_response tell(const std::string& bytes) const {
     const auto client = connect();
     client->send(bytes);
     return client->read();
   }
 
-  /// The number behind this line's beginning on /metrics; -1 when there is none.
+  /// The number on /metrics in the line with this beginning; -1 if there is none.
   double metric(const std::string& line) const {
-    const std::string page = get("/metrics").body;
-    const size_t at = page.find("\n" + line + " ");
+    get("/health"); // afterwards the server has counted all earlier requests
+    const std::string page = families->text();
+    const std::size_t at = page.find("\n" + line + " ");
     return at == std::string::npos ? -1 : std::stod(page.substr(at + line.size() + 2));
   }
 
@@ -104,13 +109,13 @@ class http_server_test : public testing::Test {
   fake_backend::script play;
   std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");
   std::shared_ptr<fake_codec> codec = std::make_shared<fake_codec>();
-  text_side served_codec; ///< instead of `codec`, where it is set
+  text_side served_codec; ///< replaces `codec` if set
   std::shared_ptr<fake_backend> backend;
   std::unique_ptr<http_server> server;
-  uint16_t port = 0;
+  std::uint16_t port = 0;
 };
 
-/// Says some 13,000 tokens, 2 MB as events, and waits to be cancelled.
+/// Sends some 13,000 tokens, 2 MB as events, and waits to be cancelled.
 inline void talk_at_length(fake_job& job) {
   for (int i = 0; i < 200; ++i)
     job.say(0, std::string(64, 'x'));

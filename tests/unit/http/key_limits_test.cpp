@@ -1,4 +1,4 @@
-// What an operator writes down of keys.
+// The operator's file of keys and limits.
 #include "services/gateway/http/key_limits.hpp"
 
 #include <stdexcept>

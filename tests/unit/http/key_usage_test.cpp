@@ -1,4 +1,4 @@
-// What keys have used, in a time that the test moves.
+// The usage of keys, with the test's time.
 #include "services/gateway/http/key_usage.hpp"
 
 #include <functional>
@@ -22,7 +22,7 @@ class key_usage_test : public testing::Test {
     return {table, names, std::make_shared<gateway_metrics>(families), [this] { return now; }};
   }
 
-  /// The error that `act` ends with; status 0: none.
+  /// The error with which `act` ends; status 0: none.
   static openai::api_error error_of(const std::function<void()>& act) {
     try {
       act();

@@ -1,4 +1,4 @@
-// Keys and their limits as clients see them.
+// Keys and their limits, seen by clients.
 #include <future>
 
 #include "tests/unit/http/http_server_fixture.hpp"

@@ -14,7 +14,7 @@ namespace {
 
 using http_test::fake_codec;
 
-/// 'b' at -0.5, behind 'a' at -0.25.
+/// 'b' at -0.5, after 'a' at -0.25.
 placed_token sample() {
   placed_token placed;
   placed.token.token = 'b';
@@ -36,7 +36,7 @@ TEST(logprobs, legacy_arrays_hold_the_sampled_token_once) {
   EXPECT_EQ(plain(legacy_logprobs(std::vector{sample()}, {codec, 2})),
             nlohmann::json::parse(R"({"text_offset":[3],"token_logprobs":[-0.5],"tokens":["b"],
                             "top_logprobs":[{"a":-0.25,"b":-0.5}]})"));
-  // One alternative was asked for, and the sampled token is not it: there are two.
+  // One alternative is requested, and it is not the sampled token: there are two.
   EXPECT_EQ(plain(legacy_logprobs(std::vector{sample()}, {codec, 1}))["top_logprobs"],
             nlohmann::json::parse(R"([{"a":-0.25,"b":-0.5}])"));
   EXPECT_EQ(plain(legacy_logprobs(std::vector{sample()}, {codec, 0}))["top_logprobs"],
@@ -66,13 +66,14 @@ TEST(logprobs, infinities_are_written_as_openai_writes_them) {
   EXPECT_EQ(written["top_logprobs"][0]["b"], -9999.0);
 }
 
-TEST(logprobs, chat_form_lists_bytes_and_exactly_the_alternatives) {
+TEST(logprobs, chat_form_lists_bytes_and_likely_tokens_the_chosen_one_first) {
   const fake_codec codec;
   placed_token half = sample();
   half.token.token = 0xC3;
-  EXPECT_EQ(plain(chat_logprobs(std::vector{half}, {codec, 1})), nlohmann::json::parse(R"({"content":[
+  EXPECT_EQ(plain(chat_logprobs(std::vector{half}, {codec, 2})), nlohmann::json::parse(R"({"content":[
       {"token":"\ufffd","logprob":-0.5,"bytes":[195],
-       "top_logprobs":[{"token":"a","logprob":-0.25,"bytes":[97]}]}],"refusal":null})"));
+       "top_logprobs":[{"token":"\ufffd","logprob":-0.5,"bytes":[195]},
+                       {"token":"a","logprob":-0.25,"bytes":[97]}]}],"refusal":null})"));
   EXPECT_EQ(plain(chat_logprobs(std::vector{half}, {codec, 0}))["content"][0]["top_logprobs"],
             nlohmann::json::array());
 }

@@ -1,4 +1,4 @@
-// /cluster/placement: what it takes, what it answers, and what it refuses.
+// /cluster/placement: its requests, answers and refusals.
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -14,7 +14,7 @@ class placement_page_test : public http_server_test {
     backend->obey = [](const placement_command&) { return placement_change{}; };
   }
 
-  /// What becomes of a body that is taken.
+  /// The command from an accepted body.
   placement_command command_of(const std::string& body) {
     const raw_response answer = post(path, body);
     EXPECT_EQ(answer.status, 200) << body << answer.body;
@@ -31,7 +31,7 @@ class placement_page_test : public http_server_test {
     return error_of(answer);
   }
 
-  /// The whole answer when the cluster fails so.
+  /// The whole answer when the cluster fails with this error.
   raw_response failed_with(ec code, const std::string& text) {
     backend->obey = [&](const placement_command&) { return backend_error{code, text}; };
     return post(path, R"({"action":"rebalance"})");
@@ -39,7 +39,7 @@ class placement_page_test : public http_server_test {
 };
 
 placement_command command(placement_action action, std::vector<named_hosts> experts = {},
-                          std::string worker = {}, uint32_t replicas = 0) {
+                          std::string worker = {}, std::uint32_t replicas = 0) {
   placement_command result;
   result.action = action;
   result.experts = std::move(experts);
@@ -105,7 +105,7 @@ TEST_F(placement_page_test, the_state_before_anything_has_happened) {
   const raw_response page = get(path);
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.body, R"({"planner":"off","change":null,"last":null,"pins":[],"replicas":[],"drained":[],)"
-                       R"("imbalance":null,"gain_of_one_more_worker":0.0,"waste_of_one_worker":0.0})");
+                       R"("imbalance":null,"wanted_workers":null})");
 }
 
 TEST_F(placement_page_test, the_state_with_everything_in_it) {
@@ -123,8 +123,7 @@ TEST_F(placement_page_test, the_state_with_everything_in_it) {
   known.replicas = {{{2, 3}, {"4"}}};
   known.drained = {"c"};
   known.imbalance_ppm = 1'070'000;
-  known.gain_of_one_more_ppm = 120'000;
-  known.waste_of_one_ppm = 1;
+  known.wanted_workers = 3;
   const std::string scores = R"("before":{"step_us":2.0,"busiest_us":1.5,"messages":1.0,"max_share":0.0},)"
                              R"("after":{"step_us":1.0,"busiest_us":0.5,"messages":2.0,"max_share":0.25}})";
   const std::string under_way =
@@ -139,8 +138,7 @@ TEST_F(placement_page_test, the_state_with_everything_in_it) {
   EXPECT_EQ(get(path).body, R"({"planner":"on","change":)" + under_way + R"(,"last":)" + over
                                 + R"(,"pins":[{"layer":0,"expert":1,"hosts":["a","b"]}],)"
                                   R"("replicas":[{"layer":2,"expert":3,"replicas":4}],"drained":["c"],)"
-                                  R"("imbalance":1.07,"gain_of_one_more_worker":0.12,)"
-                                  R"("waste_of_one_worker":1e-06})");
+                                  R"("imbalance":1.07,"wanted_workers":3})");
   known.mode = planner_mode::paused;
   known.changes.erase(known.changes.begin());
   const json later = json::parse(get(path).body);
@@ -215,12 +213,13 @@ TEST_F(placement_page_test, members_are_checked_and_named) {
 TEST_F(placement_page_test, bodies_are_bounded) {
   const std::string entry = R"({"layer":0,"expert":0,"hosts":[]},)";
   std::string body = R"({"action":"assign","experts":[)";
-  for (size_t i = 0; i < max_assigned_experts; ++i)
+  for (std::size_t i = 0; i < max_assigned_experts; ++i)
     body += entry;
   EXPECT_EQ(command_of(body.substr(0, body.size() - 1) + "]}").experts.size(), max_assigned_experts);
   EXPECT_EQ(refusal_of(body + R"({"layer":0,"expert":0,"hosts":[]}]})")["message"],
             "'experts' has 65537 entries; at most 65536 are possible");
-  const raw_response large = post(path, R"({"action":"pause")" + std::string(size_t{8} << 20, ' ') + "}");
+  const raw_response large =
+      post(path, R"({"action":"pause")" + std::string(std::size_t{8} << 20, ' ') + "}");
   EXPECT_EQ(large.status, 413);
   EXPECT_EQ(error_of(large)["message"], "the request body is larger than 8388608 bytes");
 }

@@ -1,4 +1,4 @@
-// Buckets that fill by the minute.
+// Token buckets that refill by the minute.
 #include "services/gateway/http/rate_limit.hpp"
 
 #include <gtest/gtest.h>

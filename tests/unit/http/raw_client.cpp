@@ -12,7 +12,8 @@
 
 namespace troupe::http_test {
 
-raw_client::raw_client(uint16_t port, int receive_buffer_bytes) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+raw_client::raw_client(std::uint16_t port, int receive_buffer_bytes)
+    : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
   const timeval patience{10, 0};
   ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
@@ -40,11 +41,11 @@ void raw_client::half_close() {
   ::shutdown(socket_, SHUT_WR);
 }
 
-ssize_t raw_client::receive(char* bytes, size_t most) {
+ssize_t raw_client::receive(char* bytes, std::size_t most) {
   return ::recv(socket_, bytes, most, 0);
 }
 
-ssize_t raw_client::transmit(const char* bytes, size_t count) {
+ssize_t raw_client::transmit(const char* bytes, std::size_t count) {
   return ::send(socket_, bytes, count, MSG_NOSIGNAL);
 }
 
@@ -53,14 +54,14 @@ bool raw_client::send(std::string_view bytes) {
     const ssize_t sent = transmit(bytes.data(), bytes.size());
     if (sent <= 0)
       return false;
-    bytes.remove_prefix(static_cast<size_t>(sent));
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
   return true;
 }
 
 bool raw_client::request(const std::string& method, const std::string& path, const std::string& body,
                          const std::string& headers) {
-  std::string bytes = method + " " + path + " HTTP/1.1\r\nHost: test\r\n" + headers;
+  std::string bytes = method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers;
   if (!body.empty() || method == "POST")
     bytes += "Content-Length: " + std::to_string(body.size()) + "\r\n";
   return send(bytes + "\r\n" + body);
@@ -71,12 +72,12 @@ bool raw_client::fill() {
   const ssize_t got = receive(bytes, sizeof bytes);
   if (got <= 0)
     return false;
-  buffer_.append(bytes, static_cast<size_t>(got));
+  buffer_.append(bytes, static_cast<std::size_t>(got));
   return true;
 }
 
-bool raw_client::take(size_t bytes) {
-  const size_t until = buffer_.size() + bytes;
+bool raw_client::take(std::size_t bytes) {
+  const std::size_t until = buffer_.size() + bytes;
   while (buffer_.size() < until)
     if (!fill())
       return false;
@@ -84,7 +85,7 @@ bool raw_client::take(size_t bytes) {
 }
 
 std::string raw_client::read_until(std::string_view end) {
-  size_t at = 0;
+  std::size_t at = 0;
   while ((at = buffer_.find(end)) == std::string::npos)
     if (!fill())
       return std::exchange(buffer_, {});
@@ -107,9 +108,9 @@ raw_response raw_client::read(bool head) {
   if (!header.ends_with("\r\n\r\n"))
     return result;
   result.status = std::stoi(header.substr(9, 3));
-  for (size_t at = header.find("\r\n") + 2; at + 2 < header.size();) {
-    const size_t end = header.find("\r\n", at);
-    const size_t colon = header.find(':', at);
+  for (std::size_t at = header.find("\r\n") + 2; at + 2 < header.size();) {
+    const std::size_t end = header.find("\r\n", at);
+    const std::size_t colon = header.find(':', at);
     std::string name = header.substr(at, colon - at);
     std::transform(name.begin(), name.end(), name.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -123,7 +124,7 @@ raw_response raw_client::read(bool head) {
       const std::string line = read_until("\r\n");
       if (!line.ends_with("\r\n"))
         return result;
-      const size_t size = std::stoul(line, nullptr, 16);
+      const std::size_t size = std::stoul(line, nullptr, 16);
       while (buffer_.size() < size + 2)
         if (!fill())
           return result;
@@ -134,7 +135,7 @@ raw_response raw_client::read(bool head) {
     }
     result.complete = true;
   } else if (result.headers.count("content-length") > 0) {
-    const size_t size = std::stoul(result.headers["content-length"]);
+    const std::size_t size = std::stoul(result.headers["content-length"]);
     while (buffer_.size() < size)
       if (!fill())
         return result;
@@ -150,8 +151,8 @@ raw_response raw_client::read(bool head) {
   return result;
 }
 
-raw_response ask(uint16_t port, const std::string& method, const std::string& path, const std::string& body,
-                 const std::string& headers) {
+raw_response ask(std::uint16_t port, const std::string& method, const std::string& path,
+                 const std::string& body, const std::string& headers) {
   raw_client client{port};
   client.request(method, path, body, headers);
   return client.read(method == "HEAD");
@@ -159,8 +160,8 @@ raw_response ask(uint16_t port, const std::string& method, const std::string& pa
 
 std::vector<std::string> events_of(const std::string& body) {
   std::vector<std::string> events;
-  for (size_t at = 0; (at = body.find("data: ", at)) != std::string::npos;) {
-    const size_t end = body.find("\n\n", at);
+  for (std::size_t at = 0; (at = body.find("data: ", at)) != std::string::npos;) {
+    const std::size_t end = body.find("\n\n", at);
     events.push_back(body.substr(at + 6, end - at - 6));
     at = end;
   }

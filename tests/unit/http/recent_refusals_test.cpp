@@ -62,7 +62,7 @@ TEST(recent_refusals, say_nothing_of_requests_that_ask_for_less) {
   refusals.add("a", {10, 20}, full(), begin);
   EXPECT_TRUE(is_refused({10, 20}, begin));
   refusals.add("a", {500, 20}, full(),
-               begin + 100ms); // another time: what was refused in the last one is over
+               begin + 100ms); // another second: refusals of the last one no longer count
   EXPECT_FALSE(is_refused({499, 20}, begin + 100ms));
 }
 

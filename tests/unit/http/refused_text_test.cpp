@@ -1,4 +1,4 @@
-// What a refusal says, word for word: the field, the place in it, what is allowed, and what came.
+// The exact texts of refusals: the field, the place in it, what is allowed, and what was sent.
 #include <gtest/gtest.h>
 
 #include "services/gateway/openai/api_error.hpp"
@@ -17,7 +17,7 @@ request_limits text_limits() {
   return result;
 }
 
-/// The error of a completion's body, with the field that it names in front.
+/// The error for a completion's body, preceded by its field.
 std::string refusal_of(const std::string& body) {
   try {
     parse_completion_request(body, text_limits());
@@ -88,7 +88,7 @@ TEST(refused_text, what_is_not_served_is_named_and_may_be_left_out) {
       refusal_of(R"({"prompt":"a","structured_outputs":{"json":{}}})"),
       "structured_outputs: 'structured_outputs' asks for structured outputs, and that is not supported: "
       "leave it out");
-  EXPECT_EQ(refusal_of(R"({"prompt":"a","guided_json":{}})"),
+  EXPECT_EQ(refusal_of(R"({"prompt":"a","guided_json":{"type":"object"}})"),
             "guided_json: 'guided_json' asks for guided decoding, and that is not supported: leave it out");
 }
 

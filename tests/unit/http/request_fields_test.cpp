@@ -40,7 +40,7 @@ sampling_params sampling(const std::string& fields) {
   return sampling_of(one, one.prompts[0]);
 }
 
-std::string text_of(const std::vector<int32_t>& tokens) {
+std::string text_of(const std::vector<std::int32_t>& tokens) {
   return fake_codec{}.decode(tokens, true);
 }
 
@@ -70,7 +70,6 @@ TEST(sampling_fields, top_p_of_zero_is_greedy) {
 }
 
 TEST(sampling_fields, max_tokens_of_minus_one_is_not_given) {
-  EXPECT_EQ(completion(R"(,"max_tokens":-1)").prompts[0].max_tokens, 16);
   const auto given = [](const char* fields) { return chat(fields).options.max_tokens; };
   EXPECT_FALSE(given(R"(,"max_tokens":-1)"));
   EXPECT_FALSE(given(R"(,"max_completion_tokens":-1)"));
@@ -78,7 +77,7 @@ TEST(sampling_fields, max_tokens_of_minus_one_is_not_given) {
 }
 
 TEST(sampling_fields, allowed_token_ids_are_a_set) {
-  EXPECT_EQ(sampling(R"(,"allowed_token_ids":[9,4,9])").allowed_token_ids, (std::vector<int32_t>{4, 9}));
+  EXPECT_EQ(sampling(R"(,"allowed_token_ids":[9,4,9])").allowed_token_ids, (std::vector<std::int32_t>{4, 9}));
   expect_refused(refusal_of([] { completion(R"(,"allowed_token_ids":[])"); }), 400, "allowed_token_ids",
                  "1 to 16384 ids, got 0");
   expect_refused(refusal_of([] { completion(R"(,"allowed_token_ids":[259])"); }), 400, "allowed_token_ids",
@@ -93,11 +92,11 @@ TEST(sampling_fields, allowed_token_ids_are_a_set) {
 TEST(sampling_fields, bad_words_are_tokenized_with_and_without_a_blank) {
   // The byte codec gives " x" one token more than "x", so that vLLM's rule keeps the plain form alone.
   EXPECT_EQ(sampling(R"(,"bad_words":["x","  yz"])").bad_words,
-            (std::vector<std::vector<int32_t>>{{'x'}, {'y', 'z'}}));
+            (std::vector<std::vector<std::int32_t>>{{'x'}, {'y', 'z'}}));
 
   /// A tokenizer in which words with a blank in front are one token, too.
   struct word_codec : fake_codec {
-    std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override {
+    std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const override {
       if (text == "cat")
         return {200};
       if (text == " cat")
@@ -108,7 +107,8 @@ TEST(sampling_fields, bad_words_are_tokenized_with_and_without_a_blank) {
 
   const auto one = make_plan(parse_completion_request(R"({"prompt":"a","bad_words":["cat"]})", limits()),
                              word_codec{}, limits(), 1);
-  EXPECT_EQ(sampling_of(one, one.prompts[0]).bad_words, (std::vector<std::vector<int32_t>>{{200}, {201}}));
+  EXPECT_EQ(sampling_of(one, one.prompts[0]).bad_words,
+            (std::vector<std::vector<std::int32_t>>{{200}, {201}}));
 }
 
 TEST(sampling_fields, bad_words_have_bounds) {
@@ -138,7 +138,7 @@ TEST(sampling_fields, hundreds_of_prompts_share_one_list) {
   std::string prompts = R"(["abc")";
   for (int i = 1; i < 512; ++i)
     prompts += R"(,"a")";
-  size_t lists = 0;
+  std::size_t lists = 0;
   fake_codec codec;
   codec.before_encode = [&](std::string_view text) { lists += text == "xyz" ? 1 : 0; };
   const auto one =
@@ -148,8 +148,8 @@ TEST(sampling_fields, hundreds_of_prompts_share_one_list) {
   ASSERT_EQ(one.prompts.size(), 512U);
   EXPECT_EQ(lists, 1U);
   sampling_params expected = one.options.sampling;
-  EXPECT_EQ(expected.bad_words, (std::vector<std::vector<int32_t>>{{'x', 'y', 'z'}}));
-  EXPECT_EQ(expected.allowed_token_ids, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(expected.bad_words, (std::vector<std::vector<std::int32_t>>{{'x', 'y', 'z'}}));
+  EXPECT_EQ(expected.allowed_token_ids, (std::vector<std::int32_t>{1, 2}));
   EXPECT_EQ(expected.seed, 7U);
   for (const planned_prompt& prompt : one.prompts) {
     expected.max_tokens = prompt.max_tokens;
@@ -257,7 +257,7 @@ TEST(template_fields, a_template_of_the_request_has_a_bound) {
   request_limits trusting = limits();
   trusting.trust_chat_template = true;
   trusting.max_model_len = 4 << 20;
-  const auto with = [&](size_t bytes, bool inner) {
+  const auto with = [&](std::size_t bytes, bool inner) {
     const std::string field = "\"chat_template\":\"" + std::string(bytes, 'x') + "\"";
     return chat(inner ? ",\"chat_template_kwargs\":{" + field + "}" : "," + field, trusting);
   };
@@ -311,15 +311,14 @@ TEST(continue_final_message, follows_a_template_that_trims_or_leaves_out) {
 TEST(unserved_fields, are_refused_by_name) {
   const char* asked[] = {
       R"("grammar":"root ::= x")",
-      R"("json_schema":{})",
+      R"("json_schema":{"type":"object"})",
       R"("regex":"a+")",
       R"("stop_regex":"a+")",
       R"("thinking_token_budget":5)",
-      R"("include_reasoning":false)",
       R"("reasoning_format":"parsed")",
       R"("length_penalty":0.5)",
       R"("audio":{"voice":"a"})",
-      R"("web_search_options":{})",
+      R"("web_search_options":{"search_context_size":"low"})",
       R"("verbosity":"low")",
       R"("vllm_xargs":{"a":1})",
       R"("repetition_detection":{"min_count":2})",
@@ -343,8 +342,12 @@ TEST(unserved_fields, are_refused_by_name) {
       expect_refused(error, 422, name, "'" + name + "'");
     }
   }
-  expect_refused(refusal_of([] { chat(R"(,"parallel_tool_calls":false,"tools":[{"type":"function"}])"); }),
-                 422, "parallel_tool_calls", "one call");
+  expect_refused(refusal_of([] { chat(R"(,"function_call":{"name":"f"})"); }), 422, "function_call",
+                 "use 'tools'");
+  expect_refused(refusal_of([] { chat(R"(,"n_predict":5,"max_tokens":6)"); }), 422, "n_predict",
+                 "'max_tokens'");
+  expect_refused(refusal_of([] { chat(R"(,"thinking":{"type":"enabled","budget_tokens":5})"); }), 422,
+                 "thinking", "disabled");
 }
 
 TEST(unserved_fields, pass_where_they_ask_for_nothing) {
@@ -353,6 +356,59 @@ TEST(unserved_fields, pass_where_they_ask_for_nothing) {
       "mirostat":0,"typical_p":1,"samplers":[],"n_predict":-1,"spaces_between_special_tokens":false,
       "parallel_tool_calls":false,"tools":[],"cache_salt":"abc","repeat_penalty":1.0,"guided_choice":[],"guided_regex":"","guided_grammar":"",
       "metadata":{"a":"b"},"store":false,"service_tier":"auto")"));
+  EXPECT_NO_THROW(chat(R"(,"parallel_tool_calls":false,"tools":[{"type":"function"}],"functions":[],
+      "function_call":"auto","web_search_options":{},"include_reasoning":false,"guided_json":{},"guided_regex":"",
+      "json_schema":{},"reasoning":{"enabled":false},"response_format":{},"audio":{},"grammar":"",
+      "stream_options":{"include_usage":false})"));
+  EXPECT_NO_THROW(
+      completion(R"(,"n_predict":5,"max_tokens":5,"repeat_penalty":1.5,"repetition_penalty":1.5)"));
+}
+
+TEST(asked_for_nothing, thinking_that_is_disabled_is_a_variable_that_is_false) {
+  const auto asked = parse_chat_completion_request(
+      R"({"messages":[{"role":"user","content":"a"}],"thinking":{"type":"disabled"},"enable_thinking":true})",
+      limits());
+  EXPECT_EQ(json::parse(asked.chat.extra), json::parse(R"({"enable_thinking":true,"thinking":false})"));
+}
+
+TEST(asked_for_nothing, minus_one_is_no_seed_and_no_limit) {
+  const auto asked = parse_completion_request(R"({"prompt":"abc","seed":-1,"max_tokens":-1})", limits());
+  const auto plan = make_plan(asked, fake_codec{}, limits(), 77);
+  EXPECT_EQ(plan.seed, 77);
+  EXPECT_EQ(static_cast<std::size_t>(plan.prompts[0].max_tokens),
+            limits().max_model_len - plan.prompts[0].tokens.size());
+}
+
+// Token amounts and ids of calls that clients send back.
+TEST(wide_integers, reach_the_template_as_they_were_sent) {
+  const auto asked = parse_chat_completion_request(
+      R"({"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f",
+          "arguments":"{\"wei\":1725000000000000000001,\"d\":-0.5}"}}]},
+          {"role":"user","content":"\u0001integer:5 and 99999999999999999999"}],
+          "tools":[{"type":"function","function":{"maximum":-115792089237316195423570985008687907853269984665640564039457}}]})",
+      limits());
+  EXPECT_NE(asked.chat.messages.find(R"("arguments":{"wei":1725000000000000000001,"d":-0.5})"),
+            std::string::npos)
+      << asked.chat.messages;
+  EXPECT_NE(asked.chat.messages.find(R"("content":"\u0001integer:5 and 99999999999999999999")"),
+            std::string::npos)
+      << asked.chat.messages;
+  EXPECT_NE(
+      asked.chat.tools.find("\"maximum\":-115792089237316195423570985008687907853269984665640564039457"),
+      std::string::npos)
+      << asked.chat.tools;
+}
+
+TEST(wide_integers, are_out_of_range_elsewhere) {
+  for (const char* name : {"seed", "n", "temperature", "priority"}) {
+    const auto error = refusal_of(
+        [&] { completion(std::string(",\"") + name + "\":-340282366920938463463374607431768211456"); });
+    expect_refused(error, 400, name, "got -340282366920938463463374607431768211456");
+  }
+  expect_refused(refusal_of([] { completion(R"(,"stop_token_ids":[99999999999999999999])"); }), 400,
+                 "stop_token_ids", "got 99999999999999999999");
+  expect_refused(refusal_of([] { completion(R"(,"stop":[99999999999999999999])"); }), 400, "stop",
+                 "must hold strings, not an integer");
 }
 
 } // namespace troupe::openai

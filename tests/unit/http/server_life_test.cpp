@@ -1,4 +1,4 @@
-// Where a server listens, how many it lets in, and how it ends.
+// Where a server listens, how many connections it admits, and how it ends.
 #include <future>
 #include <thread>
 
@@ -71,10 +71,13 @@ TEST_F(server_life_test, the_longest_idle_connection_makes_room) {
 
 TEST_F(server_life_test, one_peer_has_so_many_connections) {
   config.limits.max_connections_per_peer = 1;
+  play = [](fake_job& job) { EXPECT_TRUE(job.wait_cancelled()); };
   serve();
+  raw_client silent{port};
   raw_client first{port};
-  first.request("GET", "/health");
-  EXPECT_EQ(first.read().status, 200);
+  EXPECT_TRUE(silent.ends()) << "who has no request makes room";
+  first.request("POST", "/v1/completions", R"({"prompt":"a"})");
+  ASSERT_NE(backend->job(0), nullptr);
   raw_client second{port};
   const raw_response refused = second.read();
   EXPECT_EQ(refused.status, 429);
@@ -111,7 +114,7 @@ TEST_F(server_life_test, a_server_of_loopback_names_refuses_others) {
   config.hosts = http::host_policy({"api.example"});
   serve();
   for (const char* host : {"localhost", "LOCALHOST:8000", "127.0.0.1:1", "127.9.9.9", "[::1]:8000",
-                           "localhost.", "api.example:443"})
+                           "localhost.", "app.localhost:3000", "api.example:443"})
     EXPECT_EQ(tell("GET /health HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n").status, 200) << host;
   for (const char* host :
        {"attacker.example", "localhost.attacker.example", "10.0.0.1", "[::2]", "", ":8000"}) {
@@ -137,10 +140,11 @@ TEST_F(server_life_test, a_server_that_leaves_serves_on_and_is_not_ready) {
   EXPECT_EQ(get("/ready").status, 200);
   EXPECT_EQ(ask(server->management_port(), "GET", "/ready").status, 200);
   server->leave();
-  for (const uint16_t asked : {port, server->management_port()}) {
+  for (const std::uint16_t asked : {port, server->management_port()}) {
     const raw_response ready = ask(asked, "GET", "/ready");
     EXPECT_EQ(ready.status, 503);
     EXPECT_EQ(json::parse(ready.body)["reason"], "draining");
+    EXPECT_EQ(ask(asked, "GET", "/cluster/ready").status, 200) << "the cluster goes on";
   }
   raw_client client{port};
   client.request("POST", "/v1/completions", R"({"prompt":"a"})");
@@ -161,7 +165,7 @@ TEST_F(server_life_test, the_management_port_answers_when_no_connection_is_left)
   raw_client busy{port};
   busy.request("POST", "/v1/completions", R"({"prompt":"a"})", "api-key: the-key\r\n");
   ASSERT_NE(backend->job(0), nullptr);
-  for (const char* path : {"/health", "/ready", "/metrics", "/version"})
+  for (const char* path : {"/health", "/ready", "/cluster/ready", "/metrics", "/version", "/cluster"})
     EXPECT_EQ(ask(server->management_port(), "GET", path).status, 200) << path;
   EXPECT_EQ(ask(server->management_port(), "GET", "/v1/models").status, 404);
   EXPECT_EQ(ask(server->management_port(), "POST", "/health").status, 405);
@@ -239,7 +243,7 @@ TEST_F(server_life_test, draining_tells_those_whose_prompts_are_still_tokenized)
   begun.get_future().wait();
   std::thread stopping{[this] { server->stop(milliseconds{50}); }};
   EXPECT_NE(stream.read_until("shutting_down").find("shutting_down"), std::string::npos);
-  release.set_value(); // who is told is told before its prompt is ready
+  release.set_value(); // the client is told before its prompt is ready
   const raw_response refused = late.read();
   stopping.join();
   ASSERT_EQ(refused.status, 503);
@@ -248,7 +252,7 @@ TEST_F(server_life_test, draining_tells_those_whose_prompts_are_still_tokenized)
 
 TEST_F(server_life_test, draining_cuts_who_does_not_even_take_the_farewell) {
   config.limits.send_buffer_bytes = 4096;
-  config.limits.max_unsent_bytes = size_t{1} << 30;
+  config.limits.max_unsent_bytes = std::size_t{1} << 30;
   play = talk_at_length;
   serve();
   raw_client busy{port, 4096};
@@ -264,7 +268,11 @@ TEST_F(server_life_test, a_port_in_use_is_named) {
   http_server_config same = config;
   same.port = port;
   try {
-    const http_server second{same, backend, std::make_shared<fake_codec>(),
+    const http_server second{same,
+                             http::all_routes(),
+                             backend,
+                             backend,
+                             std::make_shared<fake_codec>(),
                              std::make_shared<gateway_metrics>(std::make_shared<metrics::registry>())};
     FAIL();
   } catch (const std::runtime_error& e) {

@@ -8,10 +8,10 @@ using troupe::openai::stop_matcher;
 
 namespace {
 
-/// What a matcher lets through when `text` comes in pieces of `size` bytes, and what it found.
-std::pair<std::string, std::string> feed(stop_matcher matcher, const std::string& text, size_t size) {
+/// A matcher's output for `text` in pieces of `size` bytes, and the stop string it found.
+std::pair<std::string, std::string> feed(stop_matcher matcher, const std::string& text, std::size_t size) {
   std::string out;
-  for (size_t at = 0; at < text.size(); at += size)
+  for (std::size_t at = 0; at < text.size(); at += size)
     out += matcher.push(text.substr(at, size));
   const std::string found = matcher.found().value_or("");
   return {out + matcher.flush(), found};
@@ -20,11 +20,11 @@ std::pair<std::string, std::string> feed(stop_matcher matcher, const std::string
 /// The definition, by search: the match that ends first, the longest of those.
 std::pair<std::string, std::string> reference(const std::vector<std::string>& stops,
                                               const std::string& text) {
-  size_t best_end = std::string::npos;
+  std::size_t best_end = std::string::npos;
   std::string best;
   for (const std::string& stop : stops)
-    if (const size_t at = text.find(stop); at != std::string::npos) {
-      const size_t end = at + stop.size();
+    if (const std::size_t at = text.find(stop); at != std::string::npos) {
+      const std::size_t end = at + stop.size();
       if (best.empty() || end < best_end || (end == best_end && stop.size() > best.size())) {
         best_end = end;
         best = stop;
@@ -87,19 +87,19 @@ TEST(stop_matcher, a_stop_that_may_not_count_is_text) {
 
 TEST(stop_matcher, agrees_with_a_search_whatever_the_pieces) {
   std::mt19937 random{7};
-  const auto word = [&random](size_t most) {
+  const auto word = [&random](std::size_t most) {
     std::string text;
-    for (size_t n = 1 + random() % most; n > 0; --n)
+    for (std::size_t n = 1 + random() % most; n > 0; --n)
       text += static_cast<char>('a' + random() % 2);
     return text;
   };
   for (int round = 0; round < 2000; ++round) {
     std::vector<std::string> stops;
-    for (size_t n = random() % 4; n > 0; --n)
+    for (std::size_t n = random() % 4; n > 0; --n)
       stops.push_back(word(5));
     const std::string text = word(24);
     const auto expected = reference(stops, text);
-    for (const size_t size : {1U, 2U, 5U, 24U})
+    for (const std::size_t size : {1U, 2U, 5U, 24U})
       ASSERT_EQ(feed(stop_matcher{stops}, text, size), expected)
           << "round " << round << ", pieces of " << size;
   }

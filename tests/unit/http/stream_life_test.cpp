@@ -1,6 +1,7 @@
-// A stream before its first token, and between tokens that are far apart.
+// A stream before its first token, and between tokens with long pauses.
 #include <future>
 
+#include "services/gateway/openai/response.hpp"
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -15,7 +16,7 @@ class stream_life_test : public http_server_test {
  protected:
   std::promise<void> go_on;
 
-  /// What a client has read of its stream up to and with `end`.
+  /// The client's stream up to and including `end`.
   static std::string read_until(raw_client& client, const std::string& end) { return client.read_until(end); }
 };
 
@@ -32,13 +33,14 @@ TEST_F(stream_life_test, the_head_comes_once_the_cluster_has_taken_it) {
   serve();
   raw_client client{port};
   client.request("POST", "/v1/completions", R"({"prompt":"a","stream":true,"seed":7})");
-  const std::string begin = read_until(client, ": ping\n\n");
+  const std::string begin = read_until(client, "\r\n\r\n");
   EXPECT_TRUE(begin.starts_with("HTTP/1.1 200 OK\r\n"));
   EXPECT_NE(begin.find("x-troupe-seed: 7\r\n"), std::string::npos);
-  EXPECT_TRUE(begin.ends_with(": ping\n\n"));
-  EXPECT_EQ(begin.find("data:"), std::string::npos);
   go_on.set_value();
-  EXPECT_NE(read_until(client, "data: [DONE]\n\n").find("\"text\":\"x\""), std::string::npos);
+  const std::string rest = read_until(client, "data: [DONE]\n\n");
+  EXPECT_NE(rest.find("\"text\":\"x\""), std::string::npos);
+  EXPECT_EQ(rest.substr(rest.find("\r\n") + 2, 6), "data: ")
+      << "behind the first chunk's size, and no comment";
 }
 
 TEST_F(stream_life_test, all_prompts_must_have_been_taken) {
@@ -63,8 +65,12 @@ TEST_F(stream_life_test, a_long_wait_for_a_place_shows_that_it_lives) {
   };
   serve();
   raw_client client{port};
-  client.request("POST", "/v1/completions", streamed);
-  for (int i = 0; i < 3; ++i)
+  client.request("POST", "/v1/completions", R"({"prompt":"a","stream":true,"logprobs":1})");
+  const std::string begin = read_until(client, ": ping\n\n");
+  EXPECT_NE(begin.find("\"token_logprobs\":[]"), std::string::npos) << begin;
+  EXPECT_LT(begin.find("data: {"), begin.find("\n:")) << "an event comes before the first comment: " << begin;
+  EXPECT_NE(begin.find("\"text\":\"\""), std::string::npos);
+  for (int i = 0; i < 2; ++i)
     EXPECT_TRUE(read_until(client, ": ping\n\n").ends_with(": ping\n\n"));
   go_on.set_value();
   // It is too late for a status.
@@ -90,15 +96,48 @@ TEST_F(stream_life_test, pings_go_on_between_tokens) {
   EXPECT_NE(read_until(client, "data: [DONE]\n\n").find("\"text\":\"y\""), std::string::npos);
 }
 
-TEST_F(stream_life_test, without_pings_a_stream_begins_with_its_first_token) {
-  config.limits.sse_ping = 0ms;
+TEST_F(stream_life_test, a_silent_chat_is_opened_by_its_role_which_comes_once) {
   config.limits.stream_head = 1ms;
-  play = [](fake_job& job) {
-    job.place();
-    job.fail(ec::overloaded, "full");
+  config.limits.sse_ping = 1ms;
+  play = [go = go_on.get_future().share()](fake_job& job) {
+    go.wait();
+    job.say_last(0, "x", finish_reason::length);
   };
   serve();
-  EXPECT_EQ(post("/v1/completions", streamed).status, 429);
+  raw_client client{port};
+  client.request("POST", "/v1/chat/completions",
+                 R"({"messages":[{"role":"user","content":"a"}],"stream":true})");
+  std::string text = read_until(client, ": ping\n\n");
+  go_on.set_value();
+  text += read_until(client, "data: [DONE]\n\n");
+  const std::size_t role = text.find("\"role\":\"assistant\"");
+  EXPECT_LT(role, text.find("\n:"));
+  EXPECT_EQ(text.find("\"role\"", role + 1), std::string::npos) << text;
+  EXPECT_NE(text.find("\"content\":\"x\""), std::string::npos) << text;
+}
+
+TEST_F(stream_life_test, without_an_interval_silence_stays_silent) {
+  config.limits.sse_ping = 0ms;
+  config.limits.stream_head = 1ms;
+  play = [go = go_on.get_future().share()](fake_job& job) {
+    job.place();
+    go.wait();
+    job.say_last(0, "x", finish_reason::length);
+  };
+  serve();
+  raw_client client{port};
+  client.request("POST", "/v1/completions", streamed);
+  read_until(client, "\r\n\r\n");
+  go_on.set_value();
+  const std::string rest = read_until(client, "data: [DONE]\n\n");
+  EXPECT_EQ(rest.find("\n:"), std::string::npos) << rest;
+  EXPECT_EQ(rest.find("\"text\":\"\""), std::string::npos) << rest;
+}
+
+// Python's splitlines, and software using it, treats more characters as line ends than the standard.
+TEST(server_sent_event, escapes_line_ends_of_unicode) {
+  EXPECT_EQ(openai::as_event("{\"text\":\"a\xC2\x85\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA\xC3\xA9\"}"),
+            "data: {\"text\":\"a\\u0085\\u2028\\u2029\xE2\x80\xAA\xC3\xA9\"}\n\n");
 }
 
 TEST_F(stream_life_test, answers_that_do_not_stream_have_no_pings) {

@@ -1,4 +1,4 @@
-// The chunks of a stream, as clients count them: one for each token, the last one with the end.
+// The chunks of a stream, as clients count them: one per token, the last one with the end.
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -27,7 +27,7 @@ class stream_test : public http_server_test {
   }
 };
 
-/// Of the chat's prompt: `[{"role":"user","content":"a"}]A:`, a token for each byte.
+/// Tokens of the chat's prompt: `[{"role":"user","content":"a"}]A:`, one per byte.
 constexpr int num_chat_tokens = 33;
 
 constexpr const char* with_usage = R"("stream_options":{"include_usage":true})";
@@ -116,7 +116,7 @@ TEST_F(stream_test, a_chat_has_its_role_and_then_a_chunk_for_each_token) {
   ASSERT_EQ(got.size(), 3U);
   EXPECT_EQ(got[0]["choices"], json::parse(R"([{"index":0,"delta":{"role":"assistant","content":""},
       "logprobs":null,"finish_reason":null}])"));
-  EXPECT_EQ(got[0]["prompt_token_ids"].size(), static_cast<size_t>(num_chat_tokens));
+  EXPECT_EQ(got[0]["prompt_token_ids"].size(), static_cast<std::size_t>(num_chat_tokens));
   EXPECT_EQ(got[1]["choices"][0]["delta"], json::parse(R"({"content":"h"})"));
   EXPECT_EQ(got[2]["choices"], json::parse(R"([{"index":0,"delta":{"content":"e"},"logprobs":{"content":[
       {"token":"e","logprob":-0.5,"bytes":[101],"top_logprobs":[]}],"refusal":null},
@@ -157,7 +157,7 @@ TEST_F(stream_test, usage_in_every_chunk_is_of_its_choice_and_needs_include_usag
   const auto got = completion(R"("prompt":["a","bc"],"max_tokens":2,)" + both);
   ASSERT_EQ(got.size(), 5U);
   std::map<int, int> seen;
-  for (size_t i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) {
     const int index = got[i]["choices"][0]["index"];
     EXPECT_TRUE(counted(got[i]["usage"], index == 0 ? 2 : 3, ++seen[index])) << got[i];
   }

@@ -1,4 +1,4 @@
-// Certificates made when a test runs: none that is kept can expire.
+// Certificates made during a test, so that none can expire.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// One client's text does not stop others: prompts that cannot fit, hostile tokenizers, clients that leave.
+// One client's text does not block others: prompts that cannot fit, hostile tokenizers, clients that leave.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -25,7 +25,7 @@ class text_work_test : public http_server_test {
     return metric("troupe_text_jobs_ended_total{how=\"" + how + "\"}");
   }
 
-  /// Each look is an answer of the server, so that this is no busy loop of its own.
+  /// Each check is an answer of the server, so this is no busy loop.
   template <class Condition>
   static void wait_until(Condition&& holds) {
     for (int look = 0; look < 20'000 && !holds(); ++look)
@@ -34,7 +34,7 @@ class text_work_test : public http_server_test {
   }
 };
 
-/// Notes which texts are tokenized, and holds up all of them until it is opened.
+/// Records the tokenized texts, and blocks all of them until it is opened.
 struct tokenizer_gate {
   explicit tokenizer_gate(fake_codec& codec) {
     codec.before_encode = [this](std::string_view text) {

@@ -26,7 +26,7 @@ void tls_client::engine_deleter::operator()(ssl_st* one) const {
   SSL_free(one);
 }
 
-tls_client::tls_client(uint16_t port, const tls_client_options& options)
+tls_client::tls_client(std::uint16_t port, const tls_client_options& options)
     : raw_client(port, options.receive_buffer_bytes), context_(SSL_CTX_new(TLS_client_method())) {
   require(context_ != nullptr, "no context");
   if (!options.trusted.empty()) {
@@ -35,7 +35,7 @@ tls_client::tls_client(uint16_t port, const tls_client_options& options)
     SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
   }
   if (options.version != 0) {
-    // Old versions need what the library would not offer any more.
+    // Old versions need ciphers that the library no longer offers by default.
     SSL_CTX_set_cipher_list(context_.get(), "ALL:@SECLEVEL=0");
     require(SSL_CTX_set_min_proto_version(context_.get(), options.version) == 1
                 && SSL_CTX_set_max_proto_version(context_.get(), options.version) == 1,
@@ -56,7 +56,7 @@ std::string tls_client::take_records() {
   BIO* const out = SSL_get_wbio(engine_.get());
   char* bytes = nullptr;
   const long size = BIO_get_mem_data(out, &bytes);
-  std::string records(bytes, static_cast<size_t>(size));
+  std::string records(bytes, static_cast<std::size_t>(size));
   BIO_reset(out);
   return records;
 }
@@ -119,7 +119,7 @@ bool tls_client::send_sealed(std::string_view record) {
     const ssize_t sent = raw_client::transmit(record.data(), record.size());
     if (sent <= 0)
       return false;
-    record.remove_prefix(static_cast<size_t>(sent));
+    record.remove_prefix(static_cast<std::size_t>(sent));
   }
   return true;
 }
@@ -128,7 +128,7 @@ bool tls_client::say_the_end() {
   return SSL_shutdown(engine_.get()) >= 0 && flush();
 }
 
-ssize_t tls_client::receive(char* bytes, size_t most) {
+ssize_t tls_client::receive(char* bytes, std::size_t most) {
   for (;;) {
     ERR_clear_error();
     const int got = SSL_read(engine_.get(), bytes, static_cast<int>(most));
@@ -137,13 +137,13 @@ ssize_t tls_client::receive(char* bytes, size_t most) {
     const int error = SSL_get_error(engine_.get(), got);
     if (error == SSL_ERROR_ZERO_RETURN)
       return 0;
-    errno = ECONNRESET; // an end that nobody has told
+    errno = ECONNRESET; // an unannounced end
     if (error != SSL_ERROR_WANT_READ || !feed())
       return -1;
   }
 }
 
-ssize_t tls_client::transmit(const char* bytes, size_t count) {
+ssize_t tls_client::transmit(const char* bytes, std::size_t count) {
   return send_sealed(seal({bytes, count})) ? static_cast<ssize_t>(count) : -1;
 }
 

@@ -1,4 +1,4 @@
-// A client that speaks TLS and can be told to send half a record.
+// A TLS client that can send half a record.
 #pragma once
 
 #include <cstdint>
@@ -23,30 +23,30 @@ struct tls_client_options {
 
 class tls_client : public raw_client {
  public:
-  /// Connects, and does not yet speak.
-  explicit tls_client(uint16_t port, const tls_client_options& options = {});
+  /// Connects, without the handshake.
+  explicit tls_client(std::uint16_t port, const tls_client_options& options = {});
   ~tls_client() override;
 
-  /// False when the server, or this client, refuses.
+  /// Does the handshake; false if the server, or this client, refuses.
   bool shake_hands();
 
-  /// Of the certificate that the server has shown: "gateway".
+  /// The name in the server's certificate: "gateway".
   std::string server_name() const;
   /// "TLSv1.3"
   std::string version() const;
   std::string chosen_protocol() const;
-  /// The server has said that this is all (close_notify).
+  /// Whether the server has announced its end (close_notify).
   bool was_told_the_end() const;
 
-  /// These bytes as TLS would send them; `send_sealed` sends what of it is due.
+  /// These bytes as TLS records; `send_sealed` sends a part of them.
   std::string seal(std::string_view bytes);
   bool send_sealed(std::string_view record);
-  /// Says that nothing more will be sent (close_notify).
+  /// Announces that nothing more will be sent (close_notify).
   bool say_the_end();
 
  protected:
-  ssize_t receive(char* bytes, size_t most) override;
-  ssize_t transmit(const char* bytes, size_t count) override;
+  ssize_t receive(char* bytes, std::size_t most) override;
+  ssize_t transmit(const char* bytes, std::size_t count) override;
 
  private:
   struct context_deleter {
@@ -59,7 +59,7 @@ class tls_client : public raw_client {
 
   std::string take_records();
   bool flush();
-  /// Reads from the socket what TLS waits for; false when nothing comes.
+  /// Reads the input that TLS waits for from the socket; false if none comes.
   bool feed();
 
   std::unique_ptr<ssl_ctx_st, context_deleter> context_;

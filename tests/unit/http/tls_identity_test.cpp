@@ -1,4 +1,4 @@
-// Certificates and keys as files: what is read, and what an operator is told of those that are no good.
+// Files of certificates and keys: what is accepted, and the errors for operators.
 #include "services/gateway/http/tls_identity.hpp"
 
 #include <fstream>
@@ -29,7 +29,7 @@ class tls_identity_test : public testing::Test {
 
   ~tls_identity_test() override { fs::remove_all(folder); }
 
-  /// What is said of these two; empty when they are taken.
+  /// The error for these two files; empty if they are accepted.
   static std::string error_of(const fs::path& certificate, const fs::path& key) {
     try {
       tls_identity::load(certificate, key);

@@ -1,4 +1,4 @@
-// What is TLS's own: handshakes and those that fail, certificates that change, ends that are told.
+// Specifics of TLS: handshakes and their failures, changing certificates, announced ends.
 #include <future>
 #include <mutex>
 #include <thread>
@@ -23,7 +23,7 @@ class tls_test : public http_server_test {
     return client;
   }
 
-  /// Who fails first, and why.
+  /// Which side fails first, and why.
   std::future<std::string> failed_handshake() {
     auto told = std::make_shared<std::promise<std::string>>();
     config.handshake_failed = [told](const std::string& client, const std::string& reason) {
@@ -147,12 +147,16 @@ TEST_F(tls_test, a_silent_client_loses_its_place_to_one_that_asks) {
 
 TEST_F(tls_test, connections_of_a_peer_are_bounded_before_the_handshake) {
   config.limits.max_connections_per_peer = 1;
+  config.management_port = 0;
+  play = [](fake_job& job) { EXPECT_TRUE(job.wait_cancelled()); };
   serve();
   const auto first = connect();
+  first->request("POST", "/v1/completions", R"({"prompt":"h"})");
+  ASSERT_NE(backend->job(0), nullptr) << "it has a request in progress, so that it makes no room";
   tls_client second{port};
   EXPECT_FALSE(second.shake_hands());
-  first->request("GET", "/metrics");
-  EXPECT_NE(first->read().body.find("troupe_http_connections_refused_total{reason=\"peer\"} 1\n"),
+  EXPECT_NE(ask(server->management_port(), "GET", "/metrics")
+                .body.find("troupe_http_connections_refused_total{reason=\"peer\"} 1\n"),
             std::string::npos);
 }
 
@@ -184,7 +188,7 @@ TEST_F(tls_test, a_stop_tells_idle_clients_that_it_is_the_end) {
   EXPECT_TRUE(client->was_told_the_end());
 }
 
-// The answer ends while half of the next request's record is there: what TLS has of it must not be lost.
+// The answer ends while half of the next request's record has arrived: that half must not be lost.
 TEST_F(tls_test, half_a_record_waits_for_its_other_half) {
   std::atomic<bool> go_on{false};
   play = [&go_on](fake_job& job) {
@@ -197,7 +201,7 @@ TEST_F(tls_test, half_a_record_waits_for_its_other_half) {
   for (int round = 0; round < 50; ++round) {
     go_on = false;
     client->request("POST", "/v1/completions", prompt);
-    ASSERT_NE(backend->job(static_cast<size_t>(round)), nullptr);
+    ASSERT_NE(backend->job(static_cast<std::size_t>(round)), nullptr);
     const std::string next = client->seal("GET /health HTTP/1.1\r\nHost: test\r\n\r\n");
     client->send_sealed(next.substr(0, next.size() / 2));
     go_on = true;
@@ -207,7 +211,7 @@ TEST_F(tls_test, half_a_record_waits_for_its_other_half) {
   }
 }
 
-// A client that is never done with its record must not hold its connection beyond the deadlines.
+// A client that never completes its record must not keep its connection beyond the deadlines.
 TEST_F(tls_test, half_a_record_for_ever_ends_with_the_idle_time) {
   config.limits.idle = milliseconds{200};
   serve();

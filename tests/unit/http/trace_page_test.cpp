@@ -1,4 +1,4 @@
-// POST /cluster/trace: what it takes, what it answers, and what it refuses.
+// POST /cluster/trace: its requests, answers and refusals.
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -11,11 +11,11 @@ class trace_page_test : public http_server_test {
  protected:
   void SetUp() override { serve(); }
 
-  /// The share in millionths that a body asks for.
-  uint32_t share_of(const std::string& body) {
+  /// The requested share of a body, in millionths.
+  std::uint32_t share_of(const std::string& body) {
     const raw_response answer = post(path, body);
     EXPECT_EQ(answer.status, 200) << body << answer.body;
-    const auto share = backend->traced.empty() ? ~uint32_t{0} : backend->traced.back().share_ppm;
+    const auto share = backend->traced.empty() ? ~std::uint32_t{0} : backend->traced.back().share_ppm;
     backend->traced.clear();
     return share;
   }

@@ -1,4 +1,4 @@
-// Answers that do not stream, when they are large.
+// Large answers that do not stream.
 #include <future>
 
 #include "tests/unit/http/http_server_fixture.hpp"
@@ -12,8 +12,8 @@ class whole_answer_test : public http_server_test {
   whole_answer_test() {
     play = [](fake_job& job) {
       job.say_prompt();
-      const std::string text(static_cast<size_t>(job.asked.sampling.max_tokens), 'x');
-      for (uint32_t choice = 0; choice < job.asked.num_choices; ++choice)
+      const std::string text(static_cast<std::size_t>(job.asked.sampling.max_tokens), 'x');
+      for (std::uint32_t choice = 0; choice < job.asked.num_choices; ++choice)
         job.say_last(choice, text, finish_reason::length);
     };
   }
@@ -29,7 +29,7 @@ TEST_F(whole_answer_test, a_large_one_is_put_together_from_pieces) {
   ASSERT_EQ(answer.status, 200);
   const json body = json::parse(answer.body);
   ASSERT_EQ(body["choices"].size(), 6U);
-  for (size_t i = 0; i < 6; ++i) {
+  for (std::size_t i = 0; i < 6; ++i) {
     const json& choice = body["choices"][i];
     const std::string prompt = i < 3 ? "ab" : "c";
     EXPECT_EQ(choice["index"], i);
@@ -60,7 +60,7 @@ TEST_F(whole_answer_test, a_large_chat_too) {
     EXPECT_EQ(choice["logprobs"]["content"][599]["top_logprobs"].size(), 3U);
     EXPECT_TRUE(choice["logprobs"]["refusal"].is_null());
   }
-  EXPECT_EQ(body["prompt_logprobs"].size(), body["usage"]["prompt_tokens"].get<size_t>());
+  EXPECT_EQ(body["prompt_logprobs"].size(), body["usage"]["prompt_tokens"].get<std::size_t>());
 }
 
 TEST_F(whole_answer_test, one_that_could_be_too_large_is_refused_before_anything_runs) {
@@ -79,7 +79,7 @@ TEST_F(whole_answer_test, one_that_could_be_too_large_is_refused_before_anything
 TEST_F(whole_answer_test, one_that_becomes_too_large_ends_and_frees_its_sequences) {
   config.requests.max_response_bytes = 1000;
   play = [](fake_job& job) {
-    job.say(0, std::string(2000, 'x')); // more than was asked for: each token's text is longer than expected
+    job.say(0, std::string(2000, 'x')); // exceeds the estimate: each token's text is longer than expected
     EXPECT_TRUE(job.wait_cancelled());
   };
   serve();

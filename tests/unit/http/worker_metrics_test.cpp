@@ -1,4 +1,4 @@
-// The metrics endpoint of worker processes, and what they expose.
+// The metrics endpoint of worker processes, and its families.
 #include <atomic>
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "services/metrics/attention_families.hpp"
 #include "services/metrics/endpoint.hpp"
 #include "services/metrics/expert_families.hpp"
+#include "services/metrics/open_metrics.hpp"
 #include "services/metrics/rebalancer_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
 #include "tests/unit/http/raw_client.hpp"
@@ -116,7 +117,7 @@ TEST(attention_families, levels_and_counts) {
 TEST(expert_families, rows_are_counted_by_layer_and_expert) {
   auto families = std::make_shared<registry>();
   expert_families reports{families};
-  const uint64_t rows[] = {5, 0, 7};
+  const std::uint64_t rows[] = {5, 0, 7};
   reports.on_step(2, 1, rows, 1000);
   reports.on_step(2, 1, rows, 1000);
   reports.on_batch(2, 12, 3'000'000, 1'000'000);
@@ -125,7 +126,7 @@ TEST(expert_families, rows_are_counted_by_layer_and_expert) {
   reports.on_hosted(3, 3000);
   reports.on_refusal(ec::not_hosted);
   reports.on_fetch(fetch_outcome::lost);
-  const std::string page = families->text(); // by which rows are shown
+  const std::string page = families->text(); // shows the rows
   EXPECT_EQ(page.find("expert_memory_limit_bytes"), std::string::npos) << "it has no limit";
   EXPECT_TRUE(has(*families, "troupe_expert_layer_rows_total{layer=\"2\"} 24"));
   EXPECT_TRUE(has(*families, "troupe_expert_memory_bytes 3000"));
@@ -186,14 +187,15 @@ TEST(rebalancer_families, plans_moves_and_what_there_is) {
                                 logged = std::string(name) + ": " + text;
                               }};
   for (const char* series :
-       {"placement_imbalance", "placement_gain_of_one_more_worker", "placement_waste_of_one_worker",
-        "placement_moves_left", "placement_moved_bytes_total",
+       {"placement_imbalance", "placement_moves_left", "placement_moved_bytes_total",
         "placement_plans_total{result=\"carried_out\"}", "placement_plans_total{result=\"dropped\"}",
         "placement_moves_total{result=\"done\"}", "placement_moves_total{result=\"given_up\"}"})
     EXPECT_TRUE(has(*families, std::string("troupe_") + series + " 0"))
         << series << " is there from the start";
   reports.on_look(1.25, 0.5);
-  reports.on_growth(0.125, 0.75);
+  EXPECT_FALSE(has(*families, "troupe_placement_wanted_workers 0")) << "a zero would be taken for a number";
+  reports.on_wanted_workers(5);
+  reports.on_wanted_workers(4);
   reports.on_plan(true, 0.0625);
   reports.on_plan(false, 0.03125);
   reports.on_plan(false, 0.015625);
@@ -203,11 +205,10 @@ TEST(rebalancer_families, plans_moves_and_what_there_is) {
   reports.on_move(false, 0);
   reports.on_event("placement-change", "change 1");
   for (const char* line :
-       {"placement_imbalance 1.25", "placement_max_share 0.5", "placement_gain_of_one_more_worker 0.125",
-        "placement_waste_of_one_worker 0.75", "placement_predicted_gain 0.015625", "placement_moves_left 3",
-        "placement_moved_bytes_total 120", "placement_plans_total{result=\"carried_out\"} 1",
-        "placement_plans_total{result=\"dropped\"} 2", "placement_moves_total{result=\"done\"} 2",
-        "placement_moves_total{result=\"given_up\"} 1"})
+       {"placement_imbalance 1.25", "placement_max_share 0.5", "placement_wanted_workers 4",
+        "placement_predicted_gain 0.015625", "placement_moves_left 3", "placement_moved_bytes_total 120",
+        "placement_plans_total{result=\"carried_out\"} 1", "placement_plans_total{result=\"dropped\"} 2",
+        "placement_moves_total{result=\"done\"} 2", "placement_moves_total{result=\"given_up\"} 1"})
     EXPECT_TRUE(has(*families, std::string("troupe_") + line)) << line;
   EXPECT_EQ(logged, "placement-change: change 1");
 }
@@ -230,6 +231,30 @@ TEST(scheduler_families, balancedness_is_mean_over_maximum) {
   EXPECT_EQ(balancedness(two_workers({{{a}}, {{}}})), 0);
   EXPECT_EQ(balancedness(two_workers({{{a}}, {{a}}, {{a}}, {{b}}})), 2.0 / 3);
   EXPECT_EQ(balancedness(two_workers({{{a, b}}, {{a, b}}})), 1);
+}
+
+TEST(open_metrics, has_the_samples_under_its_own_names_of_families) {
+  EXPECT_EQ(to_open_metrics("# HELP a_total What \"a\" is\n# TYPE a_total counter\na_total{x=\"y\"} 3\n"
+                            "# HELP b B\n# TYPE b gauge\nb 1\n# TYPE c_total histogram\nc_total_count 0\n"),
+            "# TYPE a counter\n# HELP a What \"a\" is\na_total{x=\"y\"} 3\n"
+            "# TYPE b gauge\n# HELP b B\nb 1\n# TYPE c_total histogram\nc_total_count 0\n# EOF\n");
+  EXPECT_EQ(to_open_metrics(""), "# EOF\n");
+}
+
+TEST(open_metrics, is_what_its_media_type_asks_for) {
+  auto families = std::make_shared<registry>("troupe_");
+  families->counter("expert_steps_total").Increment(3);
+  const endpoint served{{}, families, {}};
+  const auto page =
+      ask(served.port(), "GET", "/metrics", "",
+          "Accept: application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3\r\n");
+  EXPECT_EQ(page.headers.find("content-type")->second, open_metrics_content_type);
+  EXPECT_TRUE(page.body.ends_with("\n# EOF\n"));
+  EXPECT_NE(page.body.find("# TYPE troupe_expert_steps counter\n"), std::string::npos);
+  EXPECT_NE(page.body.find("\ntroupe_expert_steps_total 3\n"), std::string::npos);
+  const auto plain = ask(served.port(), "GET", "/metrics", "", "Accept: text/plain\r\n");
+  EXPECT_EQ(plain.headers.find("content-type")->second, text_content_type);
+  EXPECT_EQ(plain.body.find("# EOF"), std::string::npos);
 }
 
 } // namespace troupe::metrics

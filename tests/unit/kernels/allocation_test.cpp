@@ -27,7 +27,7 @@ void* counted(std::size_t size, std::size_t alignment) {
 
 } // namespace
 
-// Not inlined: GCC would see free() on what it knows as operator new's.
+// Not inlined: GCC would see free() of memory from operator new.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   return counted(size, alignof(std::max_align_t));
 }
@@ -104,7 +104,7 @@ TEST(ops, do_not_allocate_once_warm) {
     route(ctx, {.logits = xv, .top_k = 2, .experts = experts, .weights = scores});
     sample(ctx, xv, sampling, sampled);
   };
-  // Which thread takes which part is chance: a few rounds until every thread's scratch has grown.
+  // The division of work is random: a few rounds until every thread's scratch has grown.
   for (int i = 0; i < 50; ++i)
     step();
   for (unsigned thread = 0; thread < pool.threads(); ++thread)

@@ -1,6 +1,6 @@
-// The order in which an AMX unit adds, compared with the one that Intel documents and that every other
-// instruction set here computes. Everything about one numerics class for all x86 processors rests on this, so
-// it is asked of the silicon and not of our kernels. Skipped where there is no AMX.
+// The order in which an AMX unit adds, compared with Intel's documentation, which every other instruction set
+// here follows. The common numerics class of all x86 processors depends on this, so the test runs the
+// hardware instructions, not our kernels. Skipped without AMX.
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -41,7 +41,7 @@ struct tiles {
 
 #if defined(__x86_64__)
 
-// Leaf 7: AMX-BF16 is EDX bit 22, AMX-TILE 24, AMX-INT8 25. Linux lends the tile registers on request.
+// Leaf 7: AMX-BF16 is EDX bit 22, AMX-TILE 24, AMX-INT8 25. Linux grants the tile registers on request.
 bool ask_for_amx() {
   unsigned a = 0;
   unsigned b = 0;
@@ -77,7 +77,7 @@ tile_config config_for(std::size_t rows, std::size_t depth) {
 __attribute__((target("amx-tile,amx-bf16"))) void multiply_bf16(tiles<bfloat16>& t, std::size_t rows,
                                                                 std::size_t depth) {
   const tile_config config = config_for(rows, depth);
-  // GCC's intrinsics do not say that they read memory.
+  // GCC's intrinsics do not declare that they read memory.
   __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
   _tile_loadd(0, t.c.data(), 64);
   _tile_loadd(1, t.a.data(), 64);
@@ -90,7 +90,7 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_bf16(tiles<bfloat16>&
 __attribute__((target("amx-tile,amx-int8"))) void multiply_int8(tiles<std::int8_t>& t, std::size_t rows,
                                                                 std::size_t depth) {
   const tile_config config = config_for(rows, depth);
-  // GCC's intrinsics do not say that they read memory.
+  // GCC's intrinsics do not declare that they read memory.
   __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
   _tile_loadd(0, t.c.data(), 64);
   _tile_loadd(1, t.a.data(), 64);
@@ -112,7 +112,7 @@ void multiply_int8(tiles<std::int8_t>&, std::size_t, std::size_t) {}
 
 #endif
 
-// TDPBF16PS as the manual has it, with std::fma, under FTZ and DAZ.
+// TDPBF16PS as documented, with std::fma, under FTZ and DAZ.
 void documented(tiles<bfloat16>& t, std::size_t rows, std::size_t depth) {
   for (std::size_t m = 0; m < rows; ++m)
     for (std::size_t n = 0; n < columns; ++n) {
@@ -145,7 +145,7 @@ TEST(amx_order, bf16_adds_as_documented) {
           source.fill(silicon.a);
           source.fill(silicon.b);
           source.fill(silicon.c);
-          // C goes round twice: what a tile holds, and what is stored and loaded again, must go on alike.
+          // C is used twice: sums kept in a tile, and sums stored and loaded again, must continue alike.
           tiles<bfloat16> reference = silicon;
           {
             const float_mode_guard mode;
@@ -166,10 +166,9 @@ TEST(amx_order, bf16_adds_as_documented) {
           }
         }
     EXPECT_EQ(other_bits, 0U) << order::name_of(k);
-    // Which of two NaN survives is the processor's choice; that one does is not.
-    if (k != order::kind::not_numbers) {
+    // The processor chooses which of two NaN survives; that one does is defined.
+    if (k != order::kind::not_numbers)
       EXPECT_EQ(other_nan, 0U) << order::name_of(k);
-    }
     std::printf("%-16s %9zu sums of 3 tile products: %zu other bits, %zu other NaN bits\n", order::name_of(k),
                 sums, other_bits, other_nan);
   }

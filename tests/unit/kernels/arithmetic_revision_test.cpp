@@ -1,5 +1,5 @@
-// The bits that `arithmetic_revision` stands for, as a hash of each op's results. Where one of these tests
-// fails, the arithmetic has changed: raise the revision, and write down what the test prints.
+// The bits of `arithmetic_revision`, as a hash of each op's results. If one of these tests fails, the
+// arithmetic has changed: raise the revision, and record what the test prints.
 #include "kernels/arithmetic_revision.hpp"
 
 #include <array>
@@ -9,9 +9,11 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/combine.hpp"
+#include "kernels/elementwise.hpp"
 #include "kernels/expert_ffn.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/norm.hpp"
+#include "kernels/query_factors.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/router.hpp"
 #include "kernels/sampling.hpp"
@@ -26,8 +28,8 @@ constexpr packed_format formats[] = {
     packed_format::int4_channel, packed_format::int4_group32, packed_format::int4_group64,
 };
 
-/// Values of many magnitudes and both signs, made of integers alone, so that no library's arithmetic is in
-/// them.
+/// Values of many magnitudes and both signs, made from integers alone, so that they depend on no library's
+/// arithmetic.
 std::vector<float> values(std::size_t count, std::uint32_t stream) {
   std::vector<float> result(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -60,7 +62,7 @@ class hash {
   std::uint64_t value_ = 0xcbf29ce484222325;
 };
 
-/// What `compute(context, hash)` gives with every instruction set of this machine.
+/// The hash of `compute(context, hash)`, equal for every instruction set of this machine.
 template <class Compute>
 void expect_hash(const char* expected, const Compute& compute) {
   ASSERT_EQ(arithmetic_revision, 1U) << "the hashes here are of revision 1";
@@ -73,12 +75,12 @@ void expect_hash(const char* expected, const Compute& compute) {
   }
 }
 
-// 200 and 37 are no multiples of what kernels step by.
+// 200 and 37 are no multiples of the kernels' steps.
 constexpr std::size_t rows = 5;
 constexpr std::size_t inputs = 200;
 constexpr std::size_t outputs = 37;
 
-/// Calls `use(packed, rows' type)` for each format, and with int8 rows where there are such.
+/// Calls `use(packed, rows' type)` for each format, and with int8 rows if it takes them.
 template <class Use>
 void for_each_packed(context& ctx, std::size_t n, std::size_t k, const Use& use) {
   const auto weights = values(n * k, 1);
@@ -220,6 +222,57 @@ TEST(arithmetic_revision, norms_positions_and_routers) {
       results.add(experts);
       results.add(weights);
     }
+  });
+}
+
+TEST(arithmetic_revision, further_routers_and_activations) {
+  constexpr std::size_t width = 96;
+  const auto x = values(rows * width, 14);
+  const auto bias = values(width, 15);
+  std::vector<std::uint32_t> experts(rows * 2);
+  std::vector<float> weights(rows * 2);
+  const router_args plain{
+      .logits = view_of(x.data(), rows, width), .top_k = 2, .experts = experts, .weights = weights};
+  auto grouped = plain;
+  grouped.score = router_score::sigmoid;
+  grouped.renormalise = true;
+  grouped.sum_offset = 1e-20F;
+  grouped.scale = 2.5F;
+  grouped.choice_bias = bias.data();
+  grouped.groups = {.count = 8, .kept = 4, .rank = group_rank::sum_of_two};
+  auto sparse = plain;
+  sparse.score = router_score::sparsemixer;
+  sparse.jitter = 0.1F;
+  const std::vector<double> divisors(12, 1.25);
+  const rope_table positions(
+      {.rotary_dim = 24, .scaling = rope_scaling::longrope, .attention_factor = 1.2, .divisors = divisors},
+      300);
+  const std::vector<std::uint32_t> places{0, 1, 17, 150, 299};
+  const auto factors = query_factors(0.1, 8.0, 300);
+  expect_hash("8a9555d4b46525f7", [&](context& ctx, hash& results) {
+    for (const router_args& args : {plain, grouped, sparse}) {
+      route(ctx, args);
+      results.add(experts);
+      results.add(weights);
+    }
+    std::vector<float> y(rows * width);
+    gated_activation(ctx, activation::clamped_glu, view_of(x.data(), rows, width),
+                     view_of(x.data(), rows, width), view_of(y.data(), rows, width), 0.5F);
+    results.add(y);
+    y = x;
+    const auto view = view_of(y.data(), rows, width);
+    rope(ctx, {.rows = view,
+               .heads = 2,
+               .head_dim = 48,
+               .positions = places,
+               .table = &positions,
+               .style = rope_style::interleaved,
+               .first = 24});
+    rms_norm(ctx, {.input = view, .output = view, .group = 48});
+    scale_queries(ctx, view, places, factors);
+    add_rows(ctx, view_of(x.data(), rows, width), view, 0.22F);
+    divide_rows(ctx, view, 6.0F);
+    results.add(y);
   });
 }
 

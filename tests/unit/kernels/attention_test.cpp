@@ -20,6 +20,10 @@ struct options {
   std::size_t block_tokens = 16;
   std::size_t window = 0;
   bool sinks = false;
+  std::size_t value_dim = 0; // not 0: latent
+  std::size_t chunk = 0;
+
+  std::size_t value_width() const { return value_dim != 0 ? value_dim : head_dim; }
 };
 
 // One sequence with keys, values and queries for every position, in scattered blocks.
@@ -45,7 +49,7 @@ struct sequence_data {
     const std::size_t needed = (count + o.block_tokens - 1) / o.block_tokens;
     for (std::size_t i = 0; i < needed; ++i)
       blocks.push_back(static_cast<std::uint32_t>((i * 3 + 1) % (3 * needed + 1)));
-    cache = kv_cache({{{1, o.kv_heads, o.head_dim, o.type}}, o.block_tokens}, 3 * needed + 1);
+    cache = kv_cache({{{1, o.kv_heads, o.head_dim, o.type, o.value_dim}}, o.block_tokens}, 3 * needed + 1);
   }
 
   std::uint32_t slot(std::size_t position) const {
@@ -59,13 +63,16 @@ struct sequence_data {
       slots.push_back(slot(first + i));
     const std::size_t columns = o.kv_heads * o.head_dim;
     kv_write(ctx, {&cache, 0, view_of(keys.data() + first * columns, count, columns),
-                   view_of(values.data() + first * columns, count, columns), slots});
+                   o.value_dim != 0 ? const_tensor_view{}
+                                    : view_of(values.data() + first * columns, count, columns),
+                   slots});
   }
 
   // Attention of positions [first, first + count).
   std::vector<float> attend(context& ctx, std::size_t first, std::size_t count) const {
     const std::size_t columns = o.heads * o.head_dim;
-    std::vector<float> out(count * columns, poison);
+    const std::size_t out_columns = o.heads * o.value_width();
+    std::vector<float> out(count * out_columns, poison);
     std::vector<attention_row> rows;
     for (std::size_t i = 0; i < count; ++i)
       rows.push_back({0, static_cast<std::uint32_t>(first + i)});
@@ -78,17 +85,20 @@ struct sequence_data {
                     .sequences = sequences,
                     .scale = scale,
                     .sliding_window = o.window,
+                    .chunk = o.chunk,
                     .sinks = o.sinks ? sinks.data() : nullptr,
-                    .output = view_of(out.data(), count, columns)});
+                    .output = view_of(out.data(), count, out_columns)});
     return out;
   }
 
   float multiplied(float query) const { return o.type == dtype::f32 ? query : to_float(to_bfloat16(query)); }
 
-  // softmax(scale q k) v of one row and head in double, with keys and values as the cache has them.
+  // softmax(scale q k) v of one row and head in double, with keys and values as stored in the cache.
   std::vector<double> exact(std::size_t position, std::size_t head) const {
     const std::size_t kv = head / (o.heads / o.kv_heads);
-    const std::size_t first = o.window != 0 && position + 1 > o.window ? position + 1 - o.window : 0;
+    const std::size_t first = o.chunk != 0                               ? position / o.chunk * o.chunk
+                              : o.window != 0 && position + 1 > o.window ? position + 1 - o.window
+                                                                         : 0;
     const auto columns = o.kv_heads * o.head_dim;
     std::vector<std::vector<float>> cached_keys;
     std::vector<std::vector<float>> cached_values;
@@ -96,6 +106,8 @@ struct sequence_data {
       cached_keys.emplace_back(columns);
       cached_values.emplace_back(columns);
       kv_read(cache, 0, slot(k), cached_keys.back(), cached_values.back());
+      if (o.value_dim != 0)
+        cached_values.back() = cached_keys.back();
     }
     std::vector<double> scores;
     double top = o.sinks ? static_cast<double>(sinks[head]) : -std::numeric_limits<double>::infinity();
@@ -108,11 +120,11 @@ struct sequence_data {
       top = std::max(top, scores.back());
     }
     double sum = o.sinks ? std::exp(static_cast<double>(sinks[head]) - top) : 0.0;
-    std::vector<double> out(o.head_dim);
+    std::vector<double> out(o.value_width());
     for (std::size_t k = first; k <= position; ++k) {
       const double p = std::exp(scores[k - first] - top);
       sum += p;
-      for (std::size_t d = 0; d < o.head_dim; ++d)
+      for (std::size_t d = 0; d < out.size(); ++d)
         out[d] += p * static_cast<double>(cached_values[k - first][kv * o.head_dim + d]);
     }
     for (double& value : out)
@@ -134,7 +146,15 @@ std::vector<options> interesting() {
           {.type = dtype::int8},
           {.heads = 3, .kv_heads = 3, .head_dim = 40, .type = dtype::int8, .block_tokens = 32},
           {.heads = 12, .kv_heads = 1, .head_dim = 16, .type = dtype::int8, .window = 33, .sinks = true},
-          {.heads = 5, .kv_heads = 1, .head_dim = 256, .type = dtype::int8, .window = 7}};
+          {.heads = 5, .kv_heads = 1, .head_dim = 256, .type = dtype::int8, .window = 7},
+          {.heads = 5, .kv_heads = 1, .head_dim = 72, .value_dim = 56},
+          {.heads = 33, .kv_heads = 1, .head_dim = 24, .sinks = true, .value_dim = 16},
+          {.heads = 18, .kv_heads = 1, .head_dim = 40, .type = dtype::f32, .value_dim = 24},
+          {.heads = 2, .kv_heads = 1, .head_dim = 576, .block_tokens = 32, .window = 20, .value_dim = 512},
+          {.heads = 1, .kv_heads = 1, .head_dim = 640, .window = 9, .value_dim = 8},
+          {.chunk = 48},
+          {.type = dtype::f32, .sinks = true, .chunk = 33},
+          {.type = dtype::int8, .chunk = 64}};
 }
 
 } // namespace
@@ -151,8 +171,9 @@ TEST(attention, is_near_the_definition) {
     for (const std::size_t position : {0UL, 1UL, 15UL, 31UL, 32UL, 63UL, 64UL, 100UL, 149UL})
       for (std::size_t h = 0; h < o.heads; ++h) {
         const auto want = s.exact(position, h);
-        for (std::size_t d = 0; d < o.head_dim; ++d)
-          ASSERT_NEAR(static_cast<double>(got[(position * o.heads + h) * o.head_dim + d]), want[d], tolerance)
+        for (std::size_t d = 0; d < want.size(); ++d)
+          ASSERT_NEAR(static_cast<double>(got[(position * o.heads + h) * want.size() + d]), want[d],
+                      tolerance)
               << position << ' ' << h << ' ' << d;
       }
   }
@@ -165,12 +186,12 @@ TEST(attention, gives_the_same_bits_however_it_is_cut) {
     sequence_data whole(o, tokens);
     whole.write(reference.ctx, 0, tokens);
     const auto expected = whole.attend(reference.ctx, 0, tokens);
-    const std::size_t columns = o.heads * o.head_dim;
+    const std::size_t columns = o.heads * o.value_width();
     with_every_context([&](context& ctx) {
       for (const std::size_t chunk : {1UL, 7UL, 64UL, tokens}) {
         if (chunk == 1 && ctx.instruction_set() == isa::portable && ctx.threads() != 2)
           continue; // slow, and the same as with two threads
-        // As in a server: write a chunk, attend, go on.
+        // As in a server: write a chunk, attend, continue.
         sequence_data s(o, tokens);
         for (std::size_t first = 0; first < tokens; first += chunk) {
           const std::size_t count = std::min(chunk, tokens - first);
@@ -192,7 +213,7 @@ void expect_single_rows(const options& o) {
   sequence_data s(o, tokens);
   s.write(ctx, 0, tokens);
   const auto all = s.attend(ctx, 0, tokens);
-  const std::size_t columns = o.heads * o.head_dim;
+  const std::size_t columns = o.heads * o.value_width();
   for (std::size_t r = 0; r < tokens; ++r)
     ASSERT_TRUE(same_bits(std::span<const float>(s.attend(ctx, r, 1)),
                           std::span<const float>(all).subspan(r * columns, columns)))
@@ -207,8 +228,34 @@ TEST(attention, a_prefill_of_512_is_512_single_rows_with_an_int8_cache) {
   expect_single_rows({.type = dtype::int8});
 }
 
+TEST(attention, a_prefill_of_512_is_512_single_rows_with_a_latent_cache) {
+  expect_single_rows({.heads = 20, .kv_heads = 1, .head_dim = 72, .value_dim = 64});
+}
+
+TEST(attention, a_latent_cache_is_one_whose_values_are_its_keys) {
+  constexpr std::size_t tokens = 70;
+  for (const dtype type : {dtype::bf16, dtype::f32})
+    with_every_context([&](context& ctx) {
+      const options o{.heads = 20, .kv_heads = 1, .head_dim = 72, .type = type};
+      options latent = o;
+      latent.value_dim = 56;
+      sequence_data twice(o, tokens);
+      twice.values = twice.keys;
+      twice.write(ctx, 0, tokens);
+      sequence_data once(latent, tokens);
+      once.write(ctx, 0, tokens);
+      for (const std::size_t rows : {1UL, tokens}) { // the last ones
+        const auto expected = twice.attend(ctx, tokens - rows, rows);
+        const auto got = once.attend(ctx, tokens - rows, rows);
+        for (std::size_t i = 0; i < rows * o.heads; ++i)
+          ASSERT_TRUE(same_bits(std::span(got).subspan(i * 56, 56), std::span(expected).subspan(i * 72, 56)))
+              << name_of(ctx.instruction_set()) << ' ' << name_of(type) << ' ' << i;
+      }
+    });
+}
+
 TEST(attention, rows_of_many_sequences_mix_in_any_order) {
-  // Two sequences in one cache, rows shuffled: each row as if it were alone.
+  // Two sequences in one cache, rows shuffled: each row has the bits that it has alone.
   const options o{.heads = 2, .kv_heads = 1, .head_dim = 32};
   with_every_context([&](context& ctx) {
     sequence_data s(o, 90);
@@ -237,8 +284,15 @@ TEST(attention, rows_of_many_sequences_mix_in_any_order) {
 }
 
 TEST(attention, keys_that_are_not_seen_do_no_harm) {
+  std::vector<options> choices;
   for (const dtype type : {dtype::bf16, dtype::f32, dtype::int8}) {
-    const options o{.type = type, .window = 40};
+    choices.push_back({.type = type, .window = 40});
+    choices.push_back({.type = type, .chunk = 20});
+  }
+  for (const dtype type : {dtype::bf16, dtype::f32})
+    choices.push_back(
+        {.heads = 20, .kv_heads = 1, .head_dim = 128, .type = type, .window = 40, .value_dim = 112});
+  for (const options& o : choices) {
     reference_context reference;
     sequence_data clean(o, 64);
     clean.write(reference.ctx, 0, 50);
@@ -246,7 +300,7 @@ TEST(attention, keys_that_are_not_seen_do_no_harm) {
     with_every_context([&](context& ctx) {
       sequence_data dirty(o, 64);
       dirty.write(ctx, 0, 64);
-      for (const std::size_t position : {0UL, 9UL, 50UL, 51UL, 63UL}) { // before the window, after the row
+      for (const std::size_t position : {0UL, 9UL, 50UL, 51UL, 63UL}) { // before what it sees, after the row
         std::fill_n(dirty.keys.begin() + static_cast<long>(position * 128), 128, std::nanf(""));
         std::fill_n(dirty.values.begin() + static_cast<long>(position * 128), 128, std::nanf(""));
         dirty.write(ctx, position, 1);
@@ -259,13 +313,15 @@ TEST(attention, keys_that_are_not_seen_do_no_harm) {
 TEST(attention, a_value_that_is_no_number_stays_with_the_rows_that_see_it) {
   constexpr std::size_t tokens = 70;
   constexpr std::size_t sick = 45; // in the middle of a chunk that some rows see half of
-  for (const dtype type : {dtype::bf16, dtype::f32, dtype::int8})
+  for (const options& o : {options{}, options{.type = dtype::f32}, options{.type = dtype::int8},
+                           options{.heads = 20, .kv_heads = 1, .value_dim = 56},
+                           options{.heads = 3, .kv_heads = 1, .type = dtype::f32, .value_dim = 56}})
     for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
-      const options o{.type = type};
       const auto make = [&](context& ctx) {
         sequence_data data(o, tokens);
         const std::size_t columns = o.kv_heads * o.head_dim;
-        std::fill_n(data.values.begin() + static_cast<long>(sick * columns), columns, value);
+        auto& numbers = o.value_dim != 0 ? data.keys : data.values;
+        std::fill_n(numbers.begin() + static_cast<long>(sick * columns), columns, value);
         data.write(ctx, 0, tokens);
         return data;
       };

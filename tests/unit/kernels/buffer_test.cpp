@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kib = 1024;
 constexpr std::size_t mib = 1024 * kib;
 
-// Of this process, in memory.
+// Resident memory of this process.
 std::size_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::size_t mapped = 0;
@@ -29,7 +29,7 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Under the address sanitizer, which is to see what lies behind each.
+// Under the address sanitizer, which must detect accesses beyond each buffer.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool has_memory_of_its_own = true;
 #elif defined(__has_feature)
@@ -66,7 +66,7 @@ TEST(buffer, is_zero_and_its_own_whatever_its_size) {
   }
 }
 
-// A matrix of 2 MiB and its scales would take 4 in huge pages of its own.
+// Alone, a matrix of 2 MiB and its scales would take 4 MiB in huge pages.
 TEST(buffer, takes_little_more_memory_than_its_size) {
   if (has_memory_of_its_own)
     GTEST_SKIP() << "under the address sanitizer no buffer shares pages";
@@ -81,7 +81,7 @@ TEST(buffer, takes_little_more_memory_than_its_size) {
   EXPECT_LT(resident_bytes() - before, count * size * 21 / 20 + 4 * mib);
 }
 
-// One that all but fills a page is no exception.
+// One that almost fills a page is no exception.
 TEST(buffer, lies_in_huge_pages_from_64_kib_on) {
   if (has_memory_of_its_own)
     GTEST_SKIP() << "under the address sanitizer no buffer shares pages";

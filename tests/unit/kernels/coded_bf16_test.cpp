@@ -115,9 +115,8 @@ TEST(coded_bf16, as_many_exceptions_as_fit_and_no_more) {
       weights[i].bits = static_cast<std::uint16_t>((1 + i) << 7);
     const auto coded = packed_matrix::code(packed(weights, 16, 32));
     EXPECT_EQ(coded.has_value(), count == 15);
-    if (coded) {
+    if (coded)
       EXPECT_EQ(num_exceptions(*coded, 0), 15U);
-    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/combine.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -52,9 +53,10 @@ TEST(add_shared_expert, gates_with_a_sigmoid) {
   const auto residual = random_floats(rows * hidden, 7);
   reference_context reference;
   std::vector<float> expected = residual;
-  const auto run = [&](context& ctx, const float* weights, std::vector<float>& y) {
+  const auto run = [&](context& ctx, const float* weights, std::vector<float>& y, float factor = 1.0F) {
     add_shared_expert(ctx, {.input = view_of(input.data(), rows, hidden),
                             .gate = weights,
+                            .factor = factor,
                             .shared = view_of(shared.data(), rows, hidden),
                             .residual = view_of(y.data(), rows, hidden)});
   };
@@ -77,6 +79,18 @@ TEST(add_shared_expert, gates_with_a_sigmoid) {
     run(ctx, nullptr, y);
     for (std::size_t i = 0; i < y.size(); ++i)
       EXPECT_EQ(y[i], residual[i] + to_float(shared[i]));
+    y = residual;
+    run(ctx, nullptr, y, 0.22F);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      EXPECT_EQ(y[i], std::fma(0.22F, to_float(shared[i]), residual[i]));
+    // A power of two commutes with the gate's rounding.
+    y = residual;
+    run(ctx, gate.data(), y, 0.5F);
+    std::vector<float> doubled(residual.size());
+    std::transform(residual.begin(), residual.end(), doubled.begin(), [](float x) { return 2.0F * x; });
+    run(ctx, gate.data(), doubled);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      EXPECT_EQ(2.0F * y[i], doubled[i]);
   });
 }
 

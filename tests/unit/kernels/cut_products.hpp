@@ -1,5 +1,5 @@
-// Products so large that their rows are cut into several tiles, the last one of few rows: what a matrix unit
-// does with that tile differs from what it does with the others.
+// Products so large that their rows are cut into several tiles, the last one with few rows: a matrix unit
+// treats that tile differently.
 #pragma once
 
 #include <string>
@@ -42,8 +42,8 @@ inline constexpr cut_weights all_cut_weights[] = {
     {packed_format::int4_group32, row_quant::none}, {packed_format::int4_group32, row_quant::int8},
 };
 
-/// Rows together give the bits that each gives alone. Every number of rows has a context of its own, whose
-/// scratch no larger product has made larger: sanitizers see what is written behind it.
+/// Rows together give the bits that each gives alone. Every number of rows has its own context, whose scratch
+/// has only the needed size: sanitizers detect writes beyond it.
 inline void expect_rows_as_alone_in_gemm(const kernel_table& table) {
   constexpr std::size_t k = 4096; // a matrix unit's tiles have 64 (BF16) or 96 (int8) rows
   constexpr std::size_t n = 256;

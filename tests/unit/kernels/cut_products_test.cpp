@@ -2,7 +2,7 @@
 
 namespace troupe::kernels {
 
-// Not of the portable kernels, which cut as AVX2's and AVX-512's do, and are slow.
+// Not for the portable kernels, which cut like AVX2's and AVX-512's, and are slow.
 TEST(cut_products, rows_of_gemm_are_as_alone) {
   for (const isa set : supported_isas())
     if (set != isa::portable)

@@ -1,5 +1,5 @@
-// The order in which AVX-512's dot product of BF16 pairs adds, and how it rounds, asked of the silicon: what
-// makes it fit the order of gemm.hpp (kernels/cpu/gemm/dots_vdpbf16.hpp). Skipped where there is none.
+// The order and rounding of AVX-512's dot product of BF16 pairs in hardware, which fit the order of gemm.hpp
+// (kernels/cpu/gemm/dots_vdpbf16.hpp). Skipped where it is missing.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -73,7 +73,7 @@ TEST(dot_order, upper_halves_are_added_first_and_each_product_is_fused) {
         for (int step = 0; step < 3; ++step)
           expected(reference);
       }
-      for (int step = 0; step < 3; ++step) // in whatever mode: it has its own
+      for (int step = 0; step < 3; ++step) // in any mode: it has its own
         dot(silicon);
       for (std::size_t j = 0; j < lanes; ++j) {
         if (std::bit_cast<std::uint32_t>(silicon.sums[j]) == std::bit_cast<std::uint32_t>(reference.sums[j]))
@@ -86,9 +86,8 @@ TEST(dot_order, upper_halves_are_added_first_and_each_product_is_fused) {
       }
     }
     EXPECT_EQ(other_bits, 0U) << order::name_of(k);
-    if (k != order::kind::not_numbers) {
+    if (k != order::kind::not_numbers)
       EXPECT_EQ(other_nan, 0U) << order::name_of(k);
-    }
     std::printf("%-16s %9zu sums of 3 dot products: %zu other bits, %zu other NaN bits\n", order::name_of(k),
                 dots_of_each_kind * lanes, other_bits, other_nan);
   }

@@ -1,5 +1,5 @@
-// What the kernels of AMX compute, on processors that have AVX-512 but no AMX. Of a matrix unit itself only
-// its manual is in this.
+// The kernels of AMX, on processors with AVX-512 but without AMX. The matrix unit is emulated from its
+// manual.
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/tables/kernel_table.hpp"

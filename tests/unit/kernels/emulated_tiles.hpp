@@ -1,6 +1,6 @@
-// AMX's tiles in memory, as Intel's manual describes them, in place of the intrinsics: the kernels of AMX
-// then run wherever there is AVX-512, with the bits that a matrix unit gives (amx_order_test.cpp asks one).
-// To be included before them, once in a program.
+// AMX's tiles in memory, as documented by Intel, in place of the intrinsics: the kernels of AMX then run on
+// every processor with AVX-512, with the bits of a matrix unit (amx_order_test.cpp checks one). Include it
+// before them, once in a program.
 #pragma once
 
 #include <immintrin.h>
@@ -24,11 +24,11 @@ struct tile {
   std::byte data[most_rows][most_bytes] = {};
 };
 
-// No templates of the standard library: a copy that is compiled with these flags could end up where any
-// processor runs it.
+// No templates of the standard library: a copy compiled with these flags could be linked where any processor
+// runs it.
 inline thread_local tile tiles[num_tiles];
 
-/// What LDTILECFG reads: bytes of a row from byte 16 on, rows from byte 48 on.
+/// The operand of LDTILECFG: bytes per row from byte 16 on, rows from byte 48 on.
 template <class Config>
 void load_config(const Config& config) {
   static_assert(sizeof config == 64);

@@ -13,13 +13,16 @@ namespace troupe::kernels {
 
 namespace {
 
+// Small, so that it counts.
+constexpr float act_limit = 0.5F;
+
 struct plain_expert {
   packed_matrix gate;
   packed_matrix up;
   packed_matrix down;
 };
 
-// Experts of one shape, packed for expert_ffn and apart for the reference made of gemms.
+// Experts of one shape, packed for expert_ffn, and unpacked for the reference made of gemms.
 struct experts {
   std::size_t hidden;
   std::size_t ffn;
@@ -50,6 +53,7 @@ struct experts {
       weights.gate_up = gated ? packed_matrix::pack_gate_up(format, gv, uv) : packed_matrix::pack(format, gv);
       weights.down = packed_matrix::pack(format, dv);
       weights.act = act;
+      weights.act_limit = act_limit;
       if (biased) {
         weights.gate_bias = gate_bias.data();
         weights.up_bias = gated ? up_bias.data() : nullptr;
@@ -70,7 +74,7 @@ struct experts {
     if (w.gated()) {
       tensor up(dtype::f32, 1, ffn);
       gemm(ctx, {.input = row, .weight = &plain[e].up, .bias = w.up_bias, .output = up.view()});
-      gated_activation(ctx, w.act, gate.view(), up.view(), h.view());
+      gated_activation(ctx, w.act, gate.view(), up.view(), h.view(), act_limit);
     } else {
       activate(ctx, w.act, gate.view(), h.view());
     }
@@ -87,7 +91,7 @@ struct batch {
   std::vector<std::vector<std::byte*>> to;
   std::vector<expert_segment> segments;
 
-  // `rows[i]` rows for expert i, one after the other; row r of the whole lies at inputs row r % inputs.rows.
+  // `rows[i]` rows for expert i, one after the other; row r of the whole is inputs row r % inputs.rows.
   batch(const experts& e, const std::vector<std::size_t>& rows, const std::vector<float>& values)
       : inputs(e.type, values.size() / e.hidden, e.hidden),
         outputs(e.type, std::accumulate(rows.begin(), rows.end(), std::size_t{1}), e.hidden),
@@ -118,8 +122,10 @@ TEST(expert_ffn, gives_the_bits_of_separate_products) {
   for (const dtype type : {dtype::bf16, dtype::f32})
     for (const bool gated : {true, false})
       for (const bool biased : {false, true}) {
-        // Five pairs of panels and six: some in runs, and what is left over.
-        const experts e(3, 90, 75, type, gated, gated ? activation::silu : activation::gelu_tanh, biased);
+        // Five and six pairs of panels: some in runs, and a remainder.
+        const activation of_gated = biased ? activation::clamped_glu : activation::silu;
+        const activation of_plain = biased ? activation::gelu_erf : activation::gelu_tanh;
+        const experts e(3, 90, 75, type, gated, gated ? of_gated : of_plain, biased);
         const auto values = random_floats(7 * 90, 50);
         reference_context reference;
         with_every_context([&](context& ctx) {
@@ -190,7 +196,8 @@ TEST(expert_ffn, does_nothing_without_rows) {
 }
 
 TEST(expert_ffn, does_not_mind_what_scratch_holds) {
-  // 40 columns are three panels of 16 in two blocks of 32: the end of the second must not be read as it was.
+  // 40 columns are three panels of 16 in two blocks of 32: the end of the second must not be read
+  // uninitialised.
   const experts e(1, 40, 40, dtype::bf16, true, activation::silu, false);
   reference_context reference;
   with_every_context([&](context& ctx) {

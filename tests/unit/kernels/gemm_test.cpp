@@ -10,7 +10,7 @@ namespace troupe::kernels {
 
 namespace {
 
-// Intel's TDPBF16PS, one column: KERNELS contract spelled out with std::fma.
+// Intel's TDPBF16PS for one column: the contract written with std::fma.
 float documented_bf16(const bfloat16* x, const bfloat16* w, std::size_t k_count) {
   const auto at = [&](const bfloat16* row, std::size_t k) { return k < k_count ? to_float(row[k]) : 0.0F; };
   float c = 0.0F;
@@ -147,6 +147,13 @@ TEST(gemm, adds_bias_and_residual_and_rounds_once) {
                .bias = bias.data(),
                .output = view_of(added.data(), rows, n),
                .mode = gemm_output::add});
+    std::vector<float> scaled = residual;
+    gemm(ctx, {.input = view_of(x.data(), rows, k),
+               .weight = &packed,
+               .bias = bias.data(),
+               .output = view_of(scaled.data(), rows, n),
+               .mode = gemm_output::add,
+               .factor = 0.22F});
     std::vector<bfloat16> narrow(rows * n);
     gemm(ctx, {.input = view_of(x.data(), rows, k),
                .weight = &packed,
@@ -154,8 +161,25 @@ TEST(gemm, adds_bias_and_residual_and_rounds_once) {
                .output = view_of(narrow.data(), rows, n)});
     for (std::size_t i = 0; i < rows * n; ++i) {
       EXPECT_EQ(added[i], residual[i] + (plain[i] + bias[i % n]));
+      EXPECT_EQ(scaled[i], std::fma(0.22F, plain[i] + bias[i % n], residual[i]));
       EXPECT_EQ(narrow[i], to_bfloat16(plain[i] + bias[i % n]));
     }
+  });
+}
+
+TEST(gemm, takes_bf16_rows_for_f32_weights) {
+  const auto x = rounded(random_floats(5 * 40, 20));
+  const auto wide_x = widened(x);
+  const auto w = random_floats(19 * 40, 21);
+  const auto packed = packed_matrix::pack(packed_format::f32_panel, view_of(w.data(), 19, 40));
+  with_every_context([&](context& ctx) {
+    std::vector<float> narrow(5 * 19, poison);
+    std::vector<float> wide(5 * 19, poison);
+    gemm(ctx,
+         {.input = view_of(x.data(), 5, 40), .weight = &packed, .output = view_of(narrow.data(), 5, 19)});
+    gemm(ctx,
+         {.input = view_of(wide_x.data(), 5, 40), .weight = &packed, .output = view_of(wide.data(), 5, 19)});
+    EXPECT_TRUE(same_bits(narrow, wide)) << name_of(ctx.instruction_set());
   });
 }
 
@@ -193,7 +217,7 @@ TEST(gemm, takes_chosen_rows) {
 }
 
 TEST(gemm, leaves_everything_else_alone) {
-  // Output rows with a stride: the columns between rows stay poisoned; no rows write nothing.
+  // Output rows with a stride: the columns between rows stay poisoned; without rows nothing is written.
   const auto x = random_floats(7 * 33, 15);
   const auto w = random_floats(19 * 33, 16);
   const auto packed = packed_matrix::pack(packed_format::f32_panel, view_of(w.data(), 19, 33));

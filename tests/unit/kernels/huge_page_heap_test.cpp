@@ -19,7 +19,7 @@ bool all_are(const std::byte* data, std::size_t num_bytes, std::byte value) {
   return std::all_of(data, data + num_bytes, [&](std::byte b) { return b == value; });
 }
 
-// What somebody holds, full of a value of its own.
+// An allocated part, filled with a value of its own.
 struct part {
   std::byte* data;
   std::size_t num_bytes;

@@ -14,7 +14,7 @@ namespace troupe::kernels {
 
 namespace {
 
-// A product that is right to the eye and wrong in the last bit of one value.
+// A product that looks right and is wrong in the last bit of one value.
 void wrong_direct(const panel_product& product) {
   cpu::portable_table.bf16_direct(product);
   float& value = product.c[4 * 16 + 3];
@@ -39,12 +39,11 @@ TEST(isa, names_are_found_again) {
 TEST(isa, portable_is_always_there_and_the_best_is_detected) {
   EXPECT_EQ(supported_isas().front(), isa::portable);
   EXPECT_EQ(detect(), supported_isas().back());
-  for (const isa set : {isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx}) {
+  for (const isa set : {isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx})
     if (is_supported(set))
       EXPECT_EQ(table_of(set).set, set);
     else
       EXPECT_THROW(table_of(set), std::runtime_error) << name_of(set);
-  }
 }
 
 TEST(self_test, accepts_every_supported_set) {
@@ -54,12 +53,11 @@ TEST(self_test, accepts_every_supported_set) {
   EXPECT_EQ(selection.chosen, detect());
   EXPECT_TRUE(selection.refused.empty());
   EXPECT_EQ(select_isa(isa::portable).chosen, isa::portable);
-  for (const isa set : {isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx}) {
+  for (const isa set : {isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx})
     if (is_supported(set))
       EXPECT_EQ(select_isa(set).chosen, set);
     else
       EXPECT_THROW(select_isa(set), std::runtime_error) << name_of(set);
-  }
 }
 
 TEST(self_test, refuses_a_matrix_unit_that_adds_in_another_order) {

@@ -1,4 +1,4 @@
-// A choice made of a part of a row is the one that is made of the whole.
+// A choice from a part of a row equals the choice from the whole row.
 #include "kernels/known_logits.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace troupe::kernels {
 
 namespace {
 
-// Finds out by itself what another device would tell of a row.
+// Computes what another device would report of a row.
 struct told {
   std::vector<token_logit> top;
   std::vector<std::uint32_t> changed_ids;
@@ -47,7 +47,7 @@ struct told {
       sum_shares(ctx, logits, row);
   }
 
-  // Each block from its end on, so in another order than the CPU's.
+  // Each block from its end on, so in another order than on the CPU.
   void sum_shares(const context& ctx, const std::vector<float>& logits, const sampling_row& row) {
     std::vector<float> shares(logits.size());
     ctx.table().exp_sum(logits.data(), known.best, 1.0F / row.params.temperature, shares.size(),
@@ -152,7 +152,7 @@ TEST_F(known_logits_test, a_draw_at_an_edge_is_not_decided) {
     ++row.key.seed;
   told part(ctx_, logits, row, 16);
   ASSERT_TRUE(sample_known(ctx_, part.known, row, {}, scratch_));
-  // The last block gets so much that the draw lies just where a token ends.
+  // The last block gets such a share that the draw is exactly at the end of a token.
   std::vector<float> shares(vocab);
   ctx_.table().exp_sum(logits.data(), part.known.best, 1.0F, vocab, shares.data());
   double edge = 0.0;

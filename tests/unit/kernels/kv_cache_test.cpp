@@ -19,10 +19,27 @@ TEST(kv_cache, declares_bytes_per_token_of_each_group) {
   EXPECT_EQ(odd.bytes_per_token(), (64U + 48) * 4); // keys padded to 32, values to 16
   const kv_layer_group narrow{.layers = 1, .kv_heads = 3, .head_dim = 64, .type = dtype::int8};
   EXPECT_EQ(narrow.bytes_per_token(), 3U * (64 + 64 + 2 * 4)); // and two scales
+  const kv_layer_group latent{.layers = 1, .kv_heads = 1, .head_dim = 576, .value_dim = 512};
+  EXPECT_EQ(latent.bytes_per_token(), 576U * 2); // values are part of the keys
   const kv_cache_config config{{even, odd}, 16};
   EXPECT_EQ(config.layers(), 4U);
   EXPECT_EQ(config.bytes_per_token(), 3U * 512 + 448);
   EXPECT_EQ(config.bytes_per_block(), 16U * (3 * 512 + 448));
+}
+
+TEST(kv_cache, layers_of_one_place_share_its_memory) {
+  kv_cache_config config{{{4, 2, 64, dtype::bf16}}, 16, {0, 1, 0, 1}};
+  EXPECT_EQ(config.bytes_per_token(), 2U * 512);
+  kv_cache cache(config, 3);
+  EXPECT_EQ(cache.head_block(2, 1, 0), cache.head_block(0, 1, 0));
+  EXPECT_EQ(cache.head_block(3, 2, 1), cache.head_block(1, 2, 1));
+  EXPECT_GE(cache.head_block(1, 0, 0), cache.head_block(0, 2, 1) + cache.head_block_bytes(0));
+  config.places = {0, 1, 0};
+  EXPECT_THROW(kv_cache(config, 3), kernel_error);
+  config.places = {0, 2, 1, 0};
+  EXPECT_THROW(kv_cache(config, 3), kernel_error);
+  config = {{{1, 2, 64, dtype::bf16}, {1, 2, 32, dtype::bf16}}, 16, {0, 0}};
+  EXPECT_THROW(kv_cache(config, 3), kernel_error) << "of different shapes";
 }
 
 TEST(kv_cache, reads_back_what_was_written) {
@@ -55,6 +72,41 @@ TEST(kv_cache, reads_back_what_was_written) {
           EXPECT_EQ(key, std::vector<float>(columns, 0.0F));
         });
       }
+}
+
+TEST(kv_cache, a_latent_layer_keeps_keys_only) {
+  for (const dtype type : {dtype::bf16, dtype::f32}) {
+    constexpr std::size_t columns = 72;
+    // Between others, whose places depend on its size.
+    kv_cache cache({{{1, 1, 8, type}, {1, 1, columns, type, 56}, {1, 1, 8, type}}, 16}, 3);
+    const auto rows = random_floats(40 * columns, 1);
+    std::vector<std::uint32_t> slots;
+    for (std::uint32_t i = 0; i < 40; ++i)
+      slots.push_back(i * 7 % 48);
+    with_every_context([&](context& ctx) {
+      kv_write(ctx, {&cache, 1, view_of(rows.data(), 40, columns), {}, slots});
+      std::vector<float> key(columns);
+      for (std::size_t i = 0; i < 40; ++i) {
+        kv_read(cache, 1, slots[i], key, {});
+        for (std::size_t c = 0; c < columns; ++c) {
+          const float written = rows[i * columns + c];
+          ASSERT_EQ(key[c], type == dtype::f32 ? written : to_float(to_bfloat16(written)));
+        }
+      }
+      std::vector<float> value(8);
+      for (const std::size_t layer : {0UL, 2UL})
+        for (std::uint32_t slot = 0; slot < 48; ++slot) {
+          kv_read(cache, layer, slot, std::span(key).first(8), value);
+          ASSERT_EQ(value, std::vector<float>(8, 0.0F));
+        }
+    });
+    cache.copy_block(slots[1] / 16, 2);
+    std::vector<float> original(columns);
+    std::vector<float> copy(columns);
+    kv_read(cache, 1, slots[1], original, {});
+    kv_read(cache, 1, 2 * 16 + slots[1] % 16, copy, {});
+    EXPECT_EQ(copy, original);
+  }
 }
 
 TEST(kv_cache, quantizes_each_head_of_a_token_by_itself) {
@@ -140,6 +192,12 @@ TEST(kv_cache, refuses_shapes_out_of_range) {
   EXPECT_THROW(kv_cache({{{1, 1, 264, dtype::bf16}}, 16}, 1), kernel_error);
   EXPECT_THROW(kv_cache({{{1, 0, 64, dtype::bf16}}, 16}, 1), kernel_error);
   EXPECT_THROW(kv_cache({{{1, 1, 64, dtype::int4}}, 16}, 1), kernel_error);
+  EXPECT_THROW(kv_cache({{{1, 1, 648, dtype::bf16, 512}}, 16}, 1), kernel_error);
+  EXPECT_THROW(kv_cache({{{1, 1, 640, dtype::bf16, 520}}, 16}, 1), kernel_error);
+  EXPECT_THROW(kv_cache({{{1, 1, 64, dtype::bf16, 72}}, 16}, 1), kernel_error);
+  EXPECT_THROW(kv_cache({{{1, 1, 64, dtype::bf16, 12}}, 16}, 1), kernel_error);
+  EXPECT_THROW(kv_cache({{{1, 2, 64, dtype::bf16, 32}}, 16}, 1), kernel_error);
+  EXPECT_THROW(kv_cache({{{1, 1, 64, dtype::int8, 32}}, 16}, 1), kernel_error);
 }
 
 } // namespace troupe::kernels

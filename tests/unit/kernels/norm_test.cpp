@@ -36,7 +36,7 @@ TEST(rms_norm, is_near_the_definition_and_the_same_everywhere) {
       const double scale = 1.0 / std::sqrt(squares / static_cast<double>(cols) + 1e-5);
       for (std::size_t i = 0; i < cols; ++i) {
         const double want = static_cast<double>(x[r * cols + i]) * scale * (static_cast<double>(w[i]) + 0.5);
-        // 20 roundings are more than any path has; sums run over at most 1030 / 16 + 4 of them.
+        // More than the roundings of any path; sums run over at most 1030 / 16 + 4 of them.
         EXPECT_NEAR(static_cast<double>(expected[r * cols + i]), want, std::abs(want) * 90 * 0x1p-24);
       }
     }
@@ -68,6 +68,21 @@ TEST(rms_norm, runs_per_group_and_in_place) {
                    .output = view_of(y.data(), 4, 48),
                    .group = 24});
     EXPECT_TRUE(same_bits(y, expected));
+  });
+}
+
+TEST(rms_norm, without_weights_is_that_of_ones) {
+  const auto x = random_floats(4 * 50, 10);
+  const std::vector<float> ones(25, 1.0F);
+  with_every_context([&](context& ctx) {
+    std::vector<float> expected(200, poison);
+    std::vector<float> y(200, poison);
+    rms_norm(ctx, {.input = view_of(x.data(), 4, 50),
+                   .weight = ones.data(),
+                   .output = view_of(expected.data(), 4, 50),
+                   .group = 25});
+    rms_norm(ctx, {.input = view_of(x.data(), 4, 50), .output = view_of(y.data(), 4, 50), .group = 25});
+    EXPECT_TRUE(same_bits(y, expected)) << name_of(ctx.instruction_set());
   });
 }
 

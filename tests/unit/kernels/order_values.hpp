@@ -1,5 +1,5 @@
-// Values that tell one order of additions from another, and how a processor rounds, flushes and overflows:
-// what the units that multiply BF16 are asked with.
+// Operands for units that multiply BF16: values that distinguish orders of additions, and show how a
+// processor rounds, flushes and overflows.
 #pragma once
 
 #include <array>
@@ -64,7 +64,7 @@ class generator {
       x = {static_cast<std::uint16_t>(bits_of(value()) >> 16)};
   }
 
-  /// What products of such operands are added to.
+  /// The sums that products of such operands are added to.
   void fill(std::span<float> sums) {
     const float down = kind_ == kind::tiny_results ? 0x1p-62F : 1.0F;
     for (auto& x : sums)

@@ -49,7 +49,7 @@ TEST(packed_matrix, lays_out_pairs_as_documented) {
 }
 
 TEST(packed_matrix, lays_out_group_scales_as_documented) {
-  // K 320: ten blocks of 32, so that the last line of scales has fewer groups behind it than it could have.
+  // K 320: ten blocks of 32, so that the last line of scales has fewer groups than the others.
   constexpr std::size_t n = 20;
   constexpr std::size_t k_count = 320;
   const auto weights = random_floats(n * k_count, 4);
@@ -133,7 +133,7 @@ TEST(packed_matrix, takes_half_precision_checkpoints) {
   EXPECT_EQ(row, (std::vector<float>{1.0F, -2.0F, half_to_float(0x3555), 0x1p-24F}));
 }
 
-// Squares of errors would leave FP32's range, and nothing would be the best choice.
+// Squares of errors would leave FP32's range, and no choice would be the best.
 TEST(quantize, chooses_the_same_whatever_the_magnitude) {
   const auto weights = random_floats(200, 3);
   const auto quantized = [&](std::size_t group, int exponent) {

@@ -26,7 +26,7 @@ std::array<const kernel_table*, num_isas> by_set() {
   return tables;
 }
 
-/// What is wrong with a text, or nothing.
+/// What is wrong with a text; empty if nothing is.
 std::string problem_with(const std::string& text) {
   try {
     plan_from_text(text);
@@ -197,7 +197,7 @@ TEST(kernels_for, names_each_kernel_once_with_the_rows_that_it_takes) {
           << name_of(kind) << ' ' << name_of(regime.kernel);
       EXPECT_TRUE(regime.set != isa::portable || sets.size() == 1) << "the reference is no choice";
     }
-    // What the best set does by itself is among them, perhaps as another set's kernel of the same code.
+    // The best set's default is among them, perhaps as another set's kernel with the same code.
     const kernel_plan defaults = default_plan(sets.back());
     for (const product_regime& regime : defaults.of(kind))
       EXPECT_TRUE(std::any_of(found.begin(), found.end(),

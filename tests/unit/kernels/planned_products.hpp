@@ -1,4 +1,4 @@
-// Products under drawn plans, against the portable reference under its default plan.
+// Products under random plans, compared with the portable reference under its default plan.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace troupe::kernels {
 
-/// Weights of one format, rows, and what the reference makes of them.
+/// Weights of one format, rows, and the reference's results.
 class planned_products {
  public:
   explicit planned_products(const cut_weights& kind) : kind_(kind) {
@@ -32,7 +32,7 @@ class planned_products {
       expected_.push_back({rows, dense(ctx, rows), experts(ctx, rows)});
   }
 
-  /// Compares with `==`, whatever the plan.
+  /// Compares with `==`, for any plan.
   void expect_same(const kernel_table& own, const kernel_plan& plan, const std::string& name) {
     context ctx(pool_, own, plan);
     for (const auto& [rows, dense_rows, expert_rows] : expected_) {
@@ -101,7 +101,7 @@ class planned_products {
   std::vector<rows_and_bits> expected_;
 };
 
-/// @param own  in the place of its set's table; mixed with `others`
+/// @param own  replaces its set's table; mixed with `others`
 inline void expect_same_under_drawn_plans(const kernel_table& own, std::vector<const kernel_table*> others,
                                           int plans) {
   others.push_back(&own);

@@ -1,5 +1,4 @@
-// Plans that nobody would choose: any kernel for any number of rows, tiles of any size. All give the same
-// bits.
+// Random plans: any kernel for any number of rows, tiles of any size. All give the same bits.
 #pragma once
 
 #include <random>
@@ -10,10 +9,10 @@
 
 namespace troupe::kernels {
 
-/// Draws what a plan may say. The same on every machine with the same tables.
+/// Draws the choices of a plan. The same on every machine with the same tables.
 class plan_drawer {
  public:
-  /// @param tables  whose kernels are mixed
+  /// @param tables  their kernels are mixed
   plan_drawer(std::vector<const kernel_table*> tables, std::uint32_t seed)
       : tables_(std::move(tables)), random_(seed) {}
 

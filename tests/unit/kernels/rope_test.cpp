@@ -58,6 +58,25 @@ TEST(rope_frequencies, yarn) {
                            .mscale = 1.0,
                            .mscale_all_dim = 0.707};
   EXPECT_NEAR(rope_attention_factor(scaled), 1.0857263992561355, 1e-15);
+  EXPECT_NEAR(rope_softmax_factor(scaled), 1.5896261651208736, 1e-15);
+  EXPECT_EQ(rope_softmax_factor(untruncated), 1.0);
+}
+
+TEST(rope_frequencies, longrope) {
+  rope_config config{.rotary_dim = 8,
+                     .base = 10000.0,
+                     .scaling = rope_scaling::longrope,
+                     .divisors = {1.0, 1.25, 4.0, 50.0}};
+  expect_near(rope_inverse_frequencies(config), {1.0, 0.08, 0.0025, 2e-05});
+  EXPECT_EQ(rope_attention_factor(config), 1.0);
+  config.attention_factor = 1.243163121016122;
+  EXPECT_EQ(rope_attention_factor(config), 1.243163121016122);
+  const rope_table table(config, 2);
+  EXPECT_EQ(table.cos_at(0)[3], 1.243163121016122F);
+  config.divisors.pop_back();
+  EXPECT_THROW(rope_inverse_frequencies(config), kernel_error);
+  config.divisors.push_back(0.0);
+  EXPECT_THROW(rope_inverse_frequencies(config), kernel_error);
 }
 
 TEST(rope_frequencies, llama3) {
@@ -93,7 +112,10 @@ TEST(rope_table, rounds_once) {
     }
 }
 
-TEST(rope, rotates_pairs_of_both_styles_and_leaves_the_rest) {
+class rope_places : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(rope_places, rotates_pairs_of_both_styles_and_leaves_the_rest) {
+  const std::size_t first = GetParam();
   constexpr std::size_t head_dim = 40;
   constexpr std::size_t rotary = 24;
   constexpr std::size_t heads = 3;
@@ -106,23 +128,27 @@ TEST(rope, rotates_pairs_of_both_styles_and_leaves_the_rest) {
   for (const rope_style style : {rope_style::rotate_half, rope_style::interleaved})
     with_every_context([&](context& ctx) {
       std::vector<float> y = x;
-      rope(ctx, {view_of(y.data(), rows, heads * head_dim), heads, head_dim, positions, &table, style});
+      rope(ctx,
+           {view_of(y.data(), rows, heads * head_dim), heads, head_dim, positions, &table, style, first});
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t h = 0; h < heads; ++h) {
           const float* before = x.data() + (r * heads + h) * head_dim;
           const float* after = y.data() + (r * heads + h) * head_dim;
           for (std::size_t i = 0; i < rotary / 2; ++i) {
-            const std::size_t low = style == rope_style::rotate_half ? i : 2 * i;
-            const std::size_t high = style == rope_style::rotate_half ? i + rotary / 2 : 2 * i + 1;
+            const std::size_t low = first + (style == rope_style::rotate_half ? i : 2 * i);
+            const std::size_t high = first + (style == rope_style::rotate_half ? i + rotary / 2 : 2 * i + 1);
             const float cos = table.cos_at(positions[r])[i];
             const float sin = table.sin_at(positions[r])[i];
             ASSERT_EQ(after[low], std::fma(before[low], cos, -(before[high] * sin)));
             ASSERT_EQ(after[high], std::fma(before[high], cos, before[low] * sin));
           }
-          for (std::size_t i = rotary; i < head_dim; ++i)
-            ASSERT_EQ(after[i], before[i]);
+          for (std::size_t i = 0; i < head_dim; ++i)
+            if (i < first || i >= first + rotary)
+              ASSERT_EQ(after[i], before[i]);
         }
     });
 }
+
+INSTANTIATE_TEST_SUITE_P(rope, rope_places, testing::Values(0, 5, 16)); // the first, some, the last
 
 } // namespace troupe::kernels

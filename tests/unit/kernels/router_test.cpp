@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -98,6 +99,109 @@ TEST(route, softmax_of_the_chosen_sums_to_one) {
   const routed r = run(reference.ctx, logits, 4, 2, router_score::softmax_of_chosen, false);
   EXPECT_NEAR(r.weights[0], 1.0 / (1.0 + std::exp(-1.0)), 1e-6);
   EXPECT_NEAR(r.weights[0] + r.weights[1], 1.0F, 1e-6F);
+}
+
+// Eight experts in four groups; the best expert, 0, is in a poor group if that is ranked by two.
+TEST(route, chooses_among_the_best_groups) {
+  const std::vector<float> logits{3.0F, -9.0F, 1.0F, 2.0F, 1.5F, 1.6F, -1.0F, 2.5F};
+  with_every_context([&](context& ctx) {
+    std::vector<std::uint32_t> experts(3);
+    std::vector<float> weights(3);
+    router_args args{.logits = view_of(logits.data(), 1, 8),
+                     .top_k = 3,
+                     .score = router_score::sigmoid,
+                     .groups = {.count = 4, .kept = 2, .rank = group_rank::largest},
+                     .experts = experts,
+                     .weights = weights};
+    route(ctx, args);
+    EXPECT_EQ(experts, (std::vector<std::uint32_t>{0, 7, 6}));
+    args.groups.rank = group_rank::sum_of_two;
+    route(ctx, args);
+    EXPECT_EQ(experts, (std::vector<std::uint32_t>{3, 5, 4}));
+    // The bias counts for groups, too, but not for weights.
+    const std::vector<float> bias{0.0F, 0.9F, 0.0F, 0.0F, 0.0F, 0.0F, 0.0F, 0.0F};
+    args.choice_bias = bias.data();
+    route(ctx, args);
+    EXPECT_EQ(experts, (std::vector<std::uint32_t>{0, 1, 5}));
+    EXPECT_NEAR(weights[1], 1.0 / (1.0 + std::exp(9.0)), 1e-9);
+  });
+}
+
+TEST(route, of_equal_groups_keeps_the_lower) {
+  const std::vector<float> logits{0.0F, 1.0F, 1.0F, 0.0F, 1.0F, 0.0F};
+  reference_context reference;
+  for (const auto rank : {group_rank::largest, group_rank::sum_of_two}) {
+    std::vector<std::uint32_t> experts(3);
+    std::vector<float> weights(3);
+    route(reference.ctx, {.logits = view_of(logits.data(), 1, 6),
+                          .top_k = 3,
+                          .groups = {.count = 3, .kept = 2, .rank = rank},
+                          .experts = experts,
+                          .weights = weights});
+    EXPECT_EQ(experts, (std::vector<std::uint32_t>{1, 2, 0}));
+  }
+}
+
+TEST(route, guards_the_sum_it_divides_by) {
+  const std::vector<float> logits{-47.0F, -48.0F, -49.0F};
+  reference_context reference;
+  std::vector<std::uint32_t> experts(2);
+  std::vector<float> weights(2);
+  router_args args{.logits = view_of(logits.data(), 1, 3),
+                   .top_k = 2,
+                   .score = router_score::sigmoid,
+                   .renormalise = true,
+                   .experts = experts,
+                   .weights = weights};
+  const routed plain = run(reference.ctx, logits, 3, 2, router_score::sigmoid, false);
+  const float sum = plain.weights[0] + plain.weights[1];
+  args.sum_offset = 1e-20F;
+  route(reference.ctx, args);
+  EXPECT_EQ(weights[0], plain.weights[0] / (sum + 1e-20F));
+  args.sum_offset = 0.0F;
+  args.least_sum = 1e-12F;
+  route(reference.ctx, args);
+  EXPECT_EQ(weights[0], plain.weights[0] / 1e-12F);
+}
+
+// transformers' sparsemixer in double.
+TEST(route, mixes_sparsely) {
+  constexpr std::size_t experts = 16;
+  constexpr std::size_t rows = 200;
+  constexpr float jitter = 0.2F;
+  const auto logits = random_floats(rows * experts, 3, 2.0F);
+  with_every_context([&](context& ctx) {
+    std::vector<std::uint32_t> chosen(rows * 2);
+    std::vector<float> weights(rows * 2);
+    route(ctx, {.logits = view_of(logits.data(), rows, experts),
+                .top_k = 2,
+                .score = router_score::sparsemixer,
+                .jitter = jitter,
+                .experts = chosen,
+                .weights = weights});
+    for (std::size_t r = 0; r < rows; ++r) {
+      std::vector<double> left(logits.begin() + static_cast<long>(r * experts),
+                               logits.begin() + static_cast<long>((r + 1) * experts));
+      for (std::size_t i = 0; i < 2; ++i) {
+        const auto best = std::max_element(left.begin(), left.end());
+        double sum = 0.0;
+        for (const double logit : left)
+          if ((*best - logit) / std::max(std::abs(logit), *best) <= 2.0 * static_cast<double>(jitter))
+            sum += std::exp(logit - *best);
+        EXPECT_EQ(chosen[r * 2 + i], best - left.begin());
+        EXPECT_NEAR(static_cast<double>(weights[r * 2 + i]), 1.0 / sum, 1e-6);
+        *best = -std::numeric_limits<double>::infinity();
+      }
+    }
+  });
+}
+
+TEST(route, sparsemixer_keeps_equals_of_zero) {
+  const std::vector<float> logits{-1.0F, 0.0F, 0.0F, -2.0F}; // 0 / 0 is near
+  reference_context reference;
+  const routed r = run(reference.ctx, logits, 4, 2, router_score::sparsemixer, false);
+  EXPECT_EQ(r.experts, (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_EQ(r.weights, (std::vector<float>{0.5F, 1.0F}));
 }
 
 TEST(route, gives_valid_experts_even_for_sick_logits) {

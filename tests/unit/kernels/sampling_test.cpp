@@ -20,7 +20,7 @@ sampled_token one(context& ctx, const std::vector<float>& logits, sampling_row r
   return out[0];
 }
 
-// Which tokens come up in many draws, and how often.
+// How often each token occurs in many draws.
 std::vector<int> histogram(context& ctx, const std::vector<float>& logits, sampling_row row, int draws) {
   std::vector<sampling_row> rows(static_cast<std::size_t>(draws), row);
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -157,7 +157,7 @@ TEST(sample, top_p_agrees_with_a_full_sort) {
 
 namespace {
 
-// The documented choice with nothing but a stable sort.
+// The documented choice with a plain stable sort.
 std::uint32_t documented_choice(const token_shares& row, const token_filters& filters, double uniform) {
   std::vector<std::uint32_t> kept;
   for (std::uint32_t token = 0; token < row.vocab; ++token)
@@ -202,7 +202,7 @@ TEST(choose_token, is_the_documented_choice_whatever_the_filters_and_the_distrib
   std::size_t distinct = 0;
   for (const std::size_t vocab : {std::size_t{1}, std::size_t{5}, std::size_t{16}, std::size_t{37},
                                   std::size_t{300}, std::size_t{2500}})
-    // From flat to one that says nearly everything; rounded logits come up often.
+    // From flat to nearly certain; rounded logits occur often.
     for (const float spread : {0.0F, 0.1F, 1.0F, 5.0F, 40.0F})
       for (const unsigned seed : {0U, 1U, 4U}) {
         auto logits = random_floats(vocab, 700 + seed, spread);

@@ -1,5 +1,5 @@
-// Where AVX-512's silu does not divide (kernels/cpu/simd/math.hpp) it must give the quotient's bits: shown
-// for every number there is, since silu has one argument.
+// Without a division, AVX-512's silu (kernels/cpu/simd/math.hpp) must give the quotient's bits: tested for
+// every number, since silu has one argument.
 #include <algorithm>
 #include <bit>
 #include <span>

@@ -1,4 +1,4 @@
-// Random rows and contexts that the kernel tests share.
+// Random rows and contexts shared by the kernel tests.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return same_bits(std::span<const T>(a), std::span<const T>(b));
 }
 
-/// What outputs are filled with before an op, so that a value that was not written shows.
+/// Outputs are filled with it before an op, so that unwritten values are noticed.
 inline constexpr float poison = -12345.678F;
 
 /// Calls `function(context)` with every supported instruction set on 1, 2 and 3 threads.

@@ -42,9 +42,8 @@ TEST(thread_pool, covers_every_index_once) {
       });
       std::vector<std::size_t> promised(threads, count);
       pool.parallel_items(count, [&](unsigned thread, std::size_t item, std::size_t next) {
-        if (promised[thread] != count) {
+        if (promised[thread] != count)
           EXPECT_EQ(item, promised[thread]);
-        }
         promised[thread] = next;
         ++seen[item];
       });

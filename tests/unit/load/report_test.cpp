@@ -102,9 +102,8 @@ TEST(report, counts_requests_that_reached_every_goal) {
       report_json(settings, {answered(0.1, 0.5, 5), answered(0.3, 1.3, 11), failed}, 4.0));
   EXPECT_DOUBLE_EQ(json["request_goodput"], 0.25);
   EXPECT_EQ(parse_goodput("e2el:1500", "--goodput"), (std::pair<std::string, double>("e2el", 1500.0)));
-  for (const char* bad : {"", "ttft", "ttft:", "itl:5", "ttft:fast", "ttft:-1", "ttft:nan"}) {
+  for (const char* bad : {"", "ttft", "ttft:", "itl:5", "ttft:fast", "ttft:-1", "ttft:nan"})
     EXPECT_THROW(parse_goodput(bad, "--goodput"), option_error) << bad;
-  }
 }
 
 TEST(report, tells_peaks_of_tokens_and_of_requests) {

@@ -21,7 +21,7 @@ TEST(score, counts_all_bytes_behind_a_begin_token) {
 
 TEST(score, leaves_out_the_bytes_of_a_first_token_of_the_text) {
   EXPECT_EQ(score_echo("höhe", logprobs(R"(["hö","he"])", "[0,2]", "[null,-1]")).bytes, 2U);
-  // Half of a character belongs to whoever completes it.
+  // A split character belongs to the token that completes it.
   EXPECT_EQ(score_echo("öde", logprobs(R"(["\ufffd","\ufffdd","e"])", "[0,0,2]", "[null,-1,-1]")).bytes, 4U);
 }
 

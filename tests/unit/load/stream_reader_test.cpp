@@ -110,10 +110,8 @@ TEST(stream_reader, counts_that_are_no_numbers_say_nothing) {
 TEST(stream_reader, what_is_no_chunk_is_no_token) {
   request_record record;
   stream_reader reader(record);
-  for (const char* data :
-       {"", "{", "3", "[]", "null", R"("choices")", R"({"choices":3})", R"({"model":3})"}) {
+  for (const char* data : {"", "{", "3", "[]", "null", R"("choices")", R"({"choices":3})", R"({"model":3})"})
     reader.take(data, 0.5);
-  }
   EXPECT_DOUBLE_EQ(record.ttft, 0.0);
   EXPECT_EQ(record.error, "");
   EXPECT_FALSE(reader.done());

@@ -36,7 +36,7 @@ def test_read_trace():
     assert trace.domains["a"].rows[0].tolist() == [[1, 3], [4, 0]]
     assert trace.domains["a"].rows[1].tolist() == [[2, 2], [0, 4]]
     assert trace.domains["b"].tokens.tolist() == [2]
-    # As tests/bench/record_activations.py writes it: tokens follow from the rows.
+    # Like the output of tests/bench/record_activations.py: tokens follow from the rows.
     bare = read({"format": "troupe-trace 1", "trace": "code", "batch": 8, "tokens": 32, "top_k": 2}, {"rows": [[1, 3]]})
     assert list(bare.domains) == ["code"] and bare.domains["code"].tokens.tolist() == [2]
     assert bare.window == "8 requests of 32 tokens" and bare.layers == [0]

@@ -1,4 +1,4 @@
-// A model driven as the engines drive it: micro-batches of several sequences, experts on several hosts.
+// Drives a model like the engines: micro-batches of several sequences, experts on several hosts.
 #pragma once
 
 #include "kernels/context.hpp"
@@ -18,13 +18,13 @@ struct batch_part {
   std::vector<std::uint32_t> tokens;
 };
 
-/// Logits behind every row, in the order of the rows: [rows][vocab].
+/// Logits of every row, in the order of the rows: [rows][vocab].
 using batch_logits = std::vector<std::vector<float>>;
 
 class batch_runner {
  public:
-  /// @param num_hosts  experts are dealt out to so many hosts
-  /// @param kv_type    of the KV cache; nothing: the type that the model computes in
+  /// @param num_hosts  experts are distributed over this many hosts
+  /// @param kv_type    of the KV cache; empty: the type that the model computes in
   explicit batch_runner(std::unique_ptr<model::compute_backend> backend, std::size_t num_hosts = 1,
                         std::optional<kernels::dtype> kv_type = {});
 
@@ -36,7 +36,7 @@ class batch_runner {
   /// Runs one micro-batch to the end.
   batch_logits run(const std::vector<batch_part>& parts);
 
-  /// Has sequence `to` begin with everything that `from` has so far, in blocks of its own.
+  /// Starts sequence `to` as a copy of `from`, in its own blocks.
   void fork(std::uint32_t from, std::uint32_t to);
 
   std::unique_ptr<model::attention_pass> make_pass() { return attention_->make_pass(); }
@@ -44,11 +44,14 @@ class batch_runner {
   /// Embeds a micro-batch and stops at the first pause.
   model::pause begin(const std::vector<batch_part>& parts, model::attention_pass& pass);
 
-  /// Asks the experts, once per host and the second time in reverse, and resumes.
+  /// Calls the experts, once per host and the second time in reverse, and resumes.
   model::pause step(model::attention_pass& pass, bool overlap = true);
 
   /// @param num_rows  of the pass
   batch_logits logits(model::attention_pass& pass, std::size_t num_rows);
+
+  /// Blocks that all sequences hold together.
+  std::size_t num_blocks() const;
 
   model::attention_backend& attention() { return *attention_; }
 
@@ -57,8 +60,20 @@ class batch_runner {
 
   std::unique_ptr<model::attention_backend> attention_;
   std::vector<std::unique_ptr<model::expert_backend>> hosts_;
-  std::map<std::uint32_t, std::vector<std::uint32_t>> blocks_; // of each sequence
+
+  /// Blocks of positions 0.. for some layers. Those before `first` were given back.
+  struct block_table {
+    std::vector<std::uint32_t> blocks;
+    std::size_t first = 0;
+  };
+
+  std::uint32_t take_block();
+  void give_back_unseen(std::uint32_t sequence);
+  void grow(std::uint32_t sequence, std::uint32_t length);
+
+  std::map<std::uint32_t, std::vector<block_table>> tables_; // of each sequence
   std::map<std::uint32_t, std::uint32_t> lengths_;
+  std::vector<std::uint32_t> free_blocks_; // the last one is taken first
   std::uint32_t next_block_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include "kernels/arithmetic_revision.hpp"
 #include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/numerics.hpp"
+#include "kernels/model/required_tensors.hpp"
 #include "kernels/model/weights.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/unit/model/folder_refusal.hpp"
@@ -124,9 +125,12 @@ TEST(checkpoint, fingerprint_tells_a_change_of_any_tensor) {
 TEST(checkpoint, dtype_follows_the_checkpoint_unless_chosen) {
   const random_model bf16("mixtral");
   const random_model f16("mixtral_f16");
-  EXPECT_EQ(resolve_dtype(dtype_choice::automatic, checkpoint::open(bf16.folder())), kernels::dtype::bf16);
-  EXPECT_EQ(resolve_dtype(dtype_choice::automatic, checkpoint::open(f16.folder())), kernels::dtype::f32);
-  EXPECT_EQ(resolve_dtype(dtype_choice::float32, checkpoint::open(bf16.folder())), kernels::dtype::f32);
+  const auto resolved = [](dtype_choice choice, const random_model& model) {
+    return resolve_dtype(choice, checkpoint::open(model.folder()), load_config(model.folder()));
+  };
+  EXPECT_EQ(resolved(dtype_choice::automatic, bf16), kernels::dtype::bf16);
+  EXPECT_EQ(resolved(dtype_choice::automatic, f16), kernels::dtype::f32);
+  EXPECT_EQ(resolved(dtype_choice::float32, bf16), kernels::dtype::f32);
   EXPECT_NE(numerics_class(kernels::dtype::f32), numerics_class(kernels::dtype::bf16));
   EXPECT_NE(numerics_class(kernels::dtype::bf16),
             numerics_class(kernels::dtype::bf16, {expert_quant::int8, dense_quant::none, {}}));
@@ -249,7 +253,7 @@ TEST(checkpoint, a_file_that_is_cut_short_before_its_fingerprint_is_taken_is_an_
   }
 }
 
-// Pages that were read before may come back with other bytes, and nothing tells which.
+// Pages that were read may be read again with other bytes, undetectably.
 TEST(checkpoint, a_file_that_is_written_to_while_it_is_loaded_is_an_error) {
   const random_model model("mixtral");
   const auto file = model.folder() / "model.safetensors";
@@ -266,7 +270,7 @@ TEST(checkpoint, a_file_that_is_written_to_while_it_is_loaded_is_an_error) {
   } catch (const model_error& e) {
     EXPECT_THAT(e.what(), HasSubstr("' cannot be read: the file has been written to since it was opened"));
   }
-  // Another file in its place is no concern of who has the old one.
+  // A replacement file does not affect holders of the old one.
   std::filesystem::copy_file(file, model.folder() / "new");
   std::filesystem::rename(model.folder() / "new", file);
   source.expert(2, 7);
@@ -277,7 +281,7 @@ TEST(first_not_finite, is_told_for_the_type_that_is_computed_in) {
     return first_not_finite(
         {type, {}, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof values[0]}, as);
   };
-  for (const std::size_t at : {0UL, 63UL, 64UL, 129UL}) { // whole blocks of 64, and what is left
+  for (const std::size_t at : {0UL, 63UL, 64UL, 129UL}) { // whole blocks of 64, and the remainder
     std::vector<float> wide(130, -3.0e38F);
     EXPECT_EQ(first(storage_dtype::float32, wide, kernels::dtype::bf16), std::nullopt);
     wide[at] = -3.395e38F; // rounds to the largest BF16 number

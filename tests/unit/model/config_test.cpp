@@ -67,43 +67,48 @@ TEST(config, mixtral_as_published) {
   EXPECT_EQ(config.rope.base, 1e6);
   EXPECT_EQ(config.rope.rotary_dim, 128U);
   const auto& layer = config.layers.back();
-  EXPECT_EQ(layer.attention.num_kv_heads, 8U);
-  EXPECT_EQ(layer.attention.head_dim, 128U);
-  EXPECT_EQ(layer.attention.window, 0U);
-  EXPECT_EQ(layer.attention.qk_norm, qk_norm_kind::none);
+  const auto& attend = *layer.find<attend_op>();
+  EXPECT_EQ(attend.num_kv_heads, 8U);
+  EXPECT_EQ(attend.head_dim, 128U);
+  EXPECT_EQ(attend.window, 0U);
+  EXPECT_FALSE(attend.norm.has_value());
   ASSERT_NE(layer.moe(), nullptr);
   EXPECT_EQ(layer.moe()->num_experts, 8U);
   EXPECT_EQ(layer.moe()->intermediate, 14336U);
-  EXPECT_TRUE(layer.moe()->normalize_topk);
-  EXPECT_FALSE(layer.moe()->shared.has_value());
+  EXPECT_TRUE(layer.find<route_op>()->renormalise);
+  EXPECT_EQ(layer.find<feed_forward_op>(), nullptr);
 }
 
 TEST(config, olmoe_norms_whole_projections_and_keeps_softmax_weights) {
   const auto config = parse(olmoe_fields());
   const auto& layer = config.layers.front();
-  EXPECT_EQ(layer.attention.qk_norm, qk_norm_kind::projection);
-  EXPECT_EQ(layer.attention.qk_norm_epsilon, 1e-5F);
-  EXPECT_FALSE(layer.moe()->normalize_topk);
+  const auto& attend = *layer.find<attend_op>();
+  ASSERT_TRUE(attend.norm.has_value());
+  EXPECT_FALSE(attend.norm->per_head);
+  EXPECT_EQ(attend.norm->epsilon, 1e-5F);
+  EXPECT_FALSE(layer.find<route_op>()->renormalise);
   EXPECT_EQ(layer.moe()->num_topk, 8U);
 }
 
 TEST(config, qwen2_has_qkv_bias_and_a_gated_shared_expert) {
   const auto config = parse(qwen2());
   const auto& layer = config.layers.front();
-  EXPECT_TRUE(layer.attention.qkv_bias); // transformers' default: published configs do not say it
-  EXPECT_FALSE(layer.attention.output_bias);
-  EXPECT_EQ(layer.attention.window, 0U); // given, but not in use
-  ASSERT_TRUE(layer.moe()->shared.has_value());
-  EXPECT_EQ(layer.moe()->shared->intermediate, 5632U);
-  EXPECT_TRUE(layer.moe()->shared->sigmoid_gate);
+  const auto& qkv = *layer.find<project_op>();
+  EXPECT_EQ(qkv.matrix.biases.size(), 3U);        // transformers' default: published configs do not say it
+  EXPECT_EQ(layer.find<attend_op>()->window, 0U); // given, but not in use
+  ASSERT_NE(layer.find<feed_forward_op>(), nullptr);
+  EXPECT_EQ(layer.find<feed_forward_op>()->mlp.intermediate(), 5632U);
+  EXPECT_TRUE(layer.find<add_op>()->gate.has_value());
 }
 
 TEST(config, qwen3_has_an_explicit_head_dim_and_a_norm_per_head) {
   const auto config = parse(qwen3());
   const auto& layer = config.layers.front();
-  EXPECT_EQ(layer.attention.head_dim, 128U); // not 2048 / 32
-  EXPECT_EQ(layer.attention.qk_norm, qk_norm_kind::per_head);
-  EXPECT_TRUE(layer.moe()->normalize_topk);
+  const auto& attend = *layer.find<attend_op>();
+  EXPECT_EQ(attend.head_dim, 128U); // not 2048 / 32
+  ASSERT_TRUE(attend.norm.has_value());
+  EXPECT_TRUE(attend.norm->per_head);
+  EXPECT_TRUE(layer.find<route_op>()->renormalise);
   EXPECT_EQ(layer.moe()->intermediate, 768U);
 }
 
@@ -117,18 +122,18 @@ TEST(config, dense_layers_lie_where_step_and_list_put_them) {
   for (const auto& layer : config.layers)
     routed.push_back(layer.moe() != nullptr);
   EXPECT_THAT(routed, ElementsAre(false, true, false, false, false, true));
-  EXPECT_EQ(std::get<dense_mlp_spec>(config.layers[0].mlp).intermediate, 6144U);
+  EXPECT_EQ(config.layers[0].find<feed_forward_op>()->mlp.intermediate(), 6144U);
 }
 
 TEST(config, windows) {
   auto fields = mixtral();
   fields["sliding_window"] = 4096;
-  EXPECT_EQ(parse(fields).layers.back().attention.window, 4096U);
+  EXPECT_EQ(parse(fields).layers.back().find<attend_op>()->window, 4096U);
 
   fields = qwen3();
   fields["use_sliding_window"] = true;
   fields["sliding_window"] = 100;
-  EXPECT_EQ(parse(fields).layers.back().attention.window, 100U);
+  EXPECT_EQ(parse(fields).layers.back().find<attend_op>()->window, 100U);
 
   fields = qwen2();
   fields["use_sliding_window"] = true;
@@ -136,13 +141,13 @@ TEST(config, windows) {
   fields["max_window_layers"] = 3;
   std::vector<std::size_t> windows;
   for (const auto& layer : parse(fields).layers)
-    windows.push_back(layer.attention.window);
+    windows.push_back(layer.find<attend_op>()->window);
   EXPECT_THAT(windows, ElementsAre(32768U, 0U, 32768U, 0U, 0U));
 
   fields["num_hidden_layers"] = 2;
   fields["layer_types"] = {"full_attention", "sliding_attention"};
-  EXPECT_EQ(parse(fields).layers[0].attention.window, 0U);
-  EXPECT_EQ(parse(fields).layers[1].attention.window, 32768U);
+  EXPECT_EQ(parse(fields).layers[0].find<attend_op>()->window, 0U);
+  EXPECT_EQ(parse(fields).layers[1].find<attend_op>()->window, 32768U);
   fields["layer_types"] = {"full_attention", "chunked_attention"};
   EXPECT_THAT(refusal(fields), HasSubstr("'layer_types' has unsupported type 'chunked_attention'"));
 }
@@ -217,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         refused{"architectures",
                 {"LlamaForCausalLM"},
-                "'LlamaForCausalLM', which is not supported (supported: Mixtral"},
+                "'LlamaForCausalLM', which is not supported (supported: DeepseekV2ForCausalLM"},
         refused{"quantization_config", {{"quant_method", "fp8"}}, "'quantization_config' is not supported"},
         refused{"quantization_config", "fp8", "'quantization_config' is not supported"},
         refused{"quantization_config", {"fp8"}, "'quantization_config' is not supported"},
@@ -226,8 +231,8 @@ INSTANTIATE_TEST_SUITE_P(
         refused{"per_layer_config", "sliding", "'per_layer_config' is not supported"},
         refused{"per_layer_config", {{{"head_dim", 32}}}, "'per_layer_config' is not supported"},
         refused{"hidden_act", "gelu", "'hidden_act' is 'gelu', which is not supported"},
-        refused{
-            "rope_scaling", {{"rope_type", "longrope"}}, "'rope_type' is 'longrope', which is not supported"},
+        refused{"rope_scaling", {{"rope_type", "ntk"}}, "'rope_type' is 'ntk', which is not supported"},
+        refused{"rope_scaling", {{"rope_type", "longrope"}}, "rope_scaling: field 'short_factor' is missing"},
         refused{"rope_scaling",
                 {{"type", "dynamic"}, {"factor", 2}},
                 "'type' is 'dynamic', which is not supported"},

@@ -1,4 +1,4 @@
-// Configs as JSON, read as a config.json is.
+// Configs as JSON, parsed like a config.json.
 #pragma once
 
 #include "kernels/model/config.hpp"

@@ -1,8 +1,10 @@
-// The numerics contract over whole models, for every backend: a sequence's logits are the same bits whatever
-// happens around it.
+// The numerics contract over whole models, for every backend: the bits of a sequence's logits do not depend
+// on anything else.
 #include "kernels/isa.hpp"
+#include "kernels/model/local_forward.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/reference/tested_backends.hpp"
+#include "tests/unit/kernels/random_plan.hpp"
 #include "tests/unit/model/batch_runner.hpp"
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -47,7 +50,7 @@ struct contract_case {
   const char* variant;
   dtype type;
   std::optional<dtype> kv_type{}; // nothing: `type`
-  bool is_for_all = false;        // also for backends that are slow
+  bool is_for_all = false;        // also for slow backends
 };
 
 constexpr contract_case cases[] = {{"mixtral", dtype::bf16},
@@ -58,10 +61,31 @@ constexpr contract_case cases[] = {{"mixtral", dtype::bf16},
                                    {"qwen2_dense_layers", dtype::bf16, {}, true},
                                    {"qwen2_window", dtype::f32},
                                    {"qwen3", dtype::bf16},
+                                   {"gpt_moe", dtype::bf16, {}, true},
                                    {"qwen3_yarn", dtype::f32},
                                    {"mixtral_window", dtype::bf16, dtype::int8, true},
                                    {"olmoe_bias", dtype::f32, dtype::int8},
-                                   {"qwen3", dtype::bf16, dtype::int8}};
+                                   {"qwen3", dtype::bf16, dtype::int8},
+                                   // latent attention: groups of experts, sigmoid and softmax
+                                   {"deepseek_v3", dtype::bf16},
+                                   {"deepseek_v2", dtype::f32},
+                                   {"deepseek_v2_lite", dtype::bf16},
+                                   // a part of a head rotates; F32 routers with a bias of the choice
+                                   {"glm4_moe", dtype::bf16},
+                                   {"glm4_moe", dtype::bf16, dtype::int8},
+                                   {"minimax_m2", dtype::bf16},
+                                   {"ernie4_5_moe", dtype::bf16},
+                                   {"hunyuan_v1_moe", dtype::bf16},
+                                   {"granitemoeshared", dtype::f32},
+                                   // LayerNorm, sparsemixer
+                                   {"phimoe", dtype::bf16},
+                                   // windows and sinks; experts with biases
+                                   {"gpt_oss", dtype::bf16},
+                                   {"gpt_oss", dtype::f32},
+                                   {"gpt_oss", dtype::bf16, dtype::int8},
+                                   // chunks, a temperature of queries, weights of inputs
+                                   {"llama4", dtype::bf16},
+                                   {"llama4", dtype::f32, dtype::int8}};
 
 std::string name_of(const contract_case& x) {
   return std::string{x.variant} + "_" + kernels::name_of(x.type)
@@ -72,20 +96,32 @@ void PrintTo(const contract_case& x, std::ostream* out) {
   *out << name_of(x);
 }
 
-/// A backend of tested_backends() and what it computes.
+/// A backend of tested_backends(), with a case.
 class contract : public testing::TestWithParam<std::tuple<std::string, contract_case>> {
  protected:
   static const contract_case& tested() { return std::get<1>(GetParam()); }
 
-  batch_runner make(kernels::context& ctx, std::size_t num_hosts = 1) {
-    const auto choice = tested().type == dtype::bf16 ? dtype_choice::bfloat16 : dtype_choice::float32;
-    return batch_runner(test::open_backend(std::get<0>(GetParam()), ctx, model_.folder(), choice), num_hosts,
+  /// Made once; no test writes to it.
+  static const test::random_model& model() {
+    static std::map<std::string, test::random_model> made;
+    return made.try_emplace(tested().variant, tested().variant).first->second;
+  }
+
+  static dtype_choice choice() {
+    return tested().type == dtype::bf16 ? dtype_choice::bfloat16 : dtype_choice::float32;
+  }
+
+  static batch_runner make(kernels::context& ctx, std::size_t num_hosts,
+                           const std::filesystem::path& folder) {
+    return batch_runner(test::open_backend(std::get<0>(GetParam()), ctx, folder, choice()), num_hosts,
                         tested().kv_type);
   }
 
-  batch_runner make(std::size_t num_hosts = 1) { return make(ctx_, num_hosts); }
+  static batch_runner make(kernels::context& ctx) { return make(ctx, 1, model().folder()); }
 
-  /// One sequence alone, in one micro-batch: what everything else is compared with.
+  batch_runner make(std::size_t num_hosts = 1) { return make(ctx_, num_hosts, model().folder()); }
+
+  /// One sequence alone, in one micro-batch: the reference of all comparisons.
   batch_logits alone(const std::vector<std::uint32_t>& tokens) {
     auto result = make().run({{0, tokens}});
     for (const auto& row : result)
@@ -94,7 +130,6 @@ class contract : public testing::TestWithParam<std::tuple<std::string, contract_
     return result;
   }
 
-  test::random_model model_{tested().variant};
   kernels::thread_pool pool_{{.threads = 1}};
   kernels::context ctx_{pool_};
   std::vector<std::uint32_t> a_ = random_tokens(53, 1);
@@ -114,7 +149,7 @@ TEST_P(contract, prefill_in_chunks_of_any_length_and_token_by_token) {
 }
 
 TEST_P(contract, other_sequences_in_the_batch) {
-  // a decodes while b prefills in chunks and c comes and goes.
+  // a decodes while b prefills in chunks and c joins and leaves.
   auto runner = make();
   batch_logits got_a = runner.run({{0, slice(a_, 0, 40)}});
   batch_logits got_b;
@@ -155,7 +190,7 @@ TEST_P(contract, experts_on_any_number_of_hosts) {
     EXPECT_EQ(make(hosts).run({{0, b_}}), expected) << hosts << " hosts";
 }
 
-/// What only the CPU has.
+/// Cases for the CPU alone.
 class cpu_contract : public contract {};
 
 TEST_P(cpu_contract, any_number_of_threads) {
@@ -172,6 +207,18 @@ TEST_P(cpu_contract, every_instruction_set_of_this_machine) {
   for (const auto set : kernels::supported_isas()) {
     kernels::context ctx{pool_, set};
     EXPECT_EQ(make(ctx).run({{0, a_}}), expected) << kernels::name_of(set);
+  }
+}
+
+TEST_P(cpu_contract, any_plan_of_kernels) {
+  const auto expected = alone(a_);
+  std::vector<const kernels::kernel_table*> tables;
+  for (const auto set : kernels::supported_isas())
+    tables.push_back(&kernels::table_of(set));
+  for (unsigned seed = 1; seed < 4; ++seed) {
+    kernels::thread_pool pool{{.threads = 2}};
+    kernels::context ctx{pool, kernels::plan_drawer(tables, seed).draw()};
+    EXPECT_EQ(make(ctx).run({{0, a_}}), expected) << "plan " << seed;
   }
 }
 
@@ -212,7 +259,7 @@ TEST_P(contract, a_fork_continues_on_copied_blocks) {
   auto runner = make();
   runner.run({{0, slice(a_, 0, 40)}}); // its last block is half full
   runner.fork(0, 1);
-  // The original goes on otherwise, in the same block.
+  // The original continues differently, in the same block.
   auto other = slice(a_, 0, 40);
   const auto tail = slice(b_, 0, 10);
   other.insert(other.end(), tail.begin(), tail.end());
@@ -223,6 +270,36 @@ TEST_P(contract, a_fork_continues_on_copied_blocks) {
   };
   EXPECT_EQ(got, last_of(alone(a_), a_.size() - 40));
   EXPECT_EQ(got_other, last_of(alone(other), tail.size()));
+}
+
+// Many sequences by turns: each writes over blocks that the windows of others have passed.
+TEST_P(contract, blocks_that_no_window_sees_are_used_again) {
+  const auto expected = alone(b_);
+  auto runner = make();
+  std::vector<batch_logits> got(4);
+  for (std::size_t i = 0; i < b_.size(); i += 3)
+    for (std::uint32_t sequence = 0; sequence < got.size(); ++sequence)
+      append(got[sequence], runner.run({{sequence, slice(b_, i, 3)}}));
+  for (const auto& one : got)
+    EXPECT_EQ(one, expected);
+  const auto whole = (b_.size() + 15) / 16; // blocks
+  std::size_t most = 0;
+  for (const auto& [window, chunk] : runner.attention().kv_reaches()) {
+    const auto reach = std::max(window, chunk);
+    most += got.size() * (reach == 0 ? whole : std::min(whole, (reach + 3) / 16 + 2));
+  }
+  EXPECT_LE(runner.num_blocks(), most);
+}
+
+// The same without tables of their own, whatever the places of blocks.
+TEST_P(cpu_contract, tables_by_reach_change_no_bit) {
+  local_forward whole(test::open_backend("cpu", ctx_, model().folder(), choice()),
+                      {.kv_type = tested().kv_type});
+  const auto flat = whole.append(b_);
+  const auto expected = alone(b_);
+  const auto vocab = expected.front().size();
+  for (std::size_t r = 0; r < b_.size(); ++r)
+    EXPECT_TRUE(std::ranges::equal(expected[r], std::span{flat}.subspan(r * vocab, vocab))) << "row " << r;
 }
 
 TEST_P(contract, samples_are_of_the_logits) {
@@ -259,9 +336,10 @@ TEST_P(contract, samples_are_of_the_logits) {
 
 TEST_P(contract, weights_that_lie_unaligned_in_their_file) {
   const auto expected = alone(c_);
+  const test::random_model moved(tested().variant);
   // One more blank in the header moves all data by one byte.
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator{model_.folder()})
+  for (const auto& entry : std::filesystem::directory_iterator{moved.folder()})
     if (entry.path().extension() == ".safetensors")
       files.push_back(entry.path());
   ASSERT_FALSE(files.empty());
@@ -275,14 +353,14 @@ TEST_P(contract, weights_that_lie_unaligned_in_their_file) {
     std::memcpy(file.data(), &length, sizeof length);
     std::ofstream(path, std::ios::binary | std::ios::trunc) << file;
   }
-  EXPECT_EQ(make().run({{0, c_}}), expected);
+  EXPECT_EQ(make(ctx_, 1, moved.folder()).run({{0, c_}}), expected);
 }
 
 std::string name_of_test(const testing::TestParamInfo<contract::ParamType>& info) {
   return std::get<0>(info.param) + "_" + name_of(std::get<1>(info.param));
 }
 
-/// What the backends that `wanted` picks compute of the cases.
+/// The cases for the backends chosen by `wanted`.
 std::vector<contract::ParamType> cases_of(const std::function<bool(const std::string&)>& wanted) {
   std::vector<contract::ParamType> result;
   for (const auto& backend : test::tested_backends())
@@ -294,7 +372,7 @@ std::vector<contract::ParamType> cases_of(const std::function<bool(const std::st
 
 INSTANTIATE_TEST_SUITE_P(model, contract, testing::ValuesIn(cases_of([](const auto&) { return true; })),
                          name_of_test);
-// Not there where the emulated GPU alone is tested.
+// Absent if only the emulated GPU is tested.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(cpu_contract);
 INSTANTIATE_TEST_SUITE_P(model, cpu_contract,
                          testing::ValuesIn(cases_of([](const auto& name) { return name == "cpu"; })),

@@ -1,4 +1,4 @@
-// Packed weight files: whatever is wrong with one is said, and a disk that is full leaves none behind.
+// Damaged packed weight files are reported, and a full disk leaves none behind.
 #include "kernels/model/expert_store.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "kernels/model/packed_source.hpp"
@@ -24,7 +24,7 @@ TEST_F(damaged_packed_weights, lists_of_exceptions_that_lead_out_of_a_panel_are_
   write_packed(*checkpoint_with({}, kernels::dtype::bf16, weight_coding::exponents), file(), 1);
   auto whole = take_apart();
   auto& extent = whole.index.extents.back();
-  // No end of the list, with all checksums right.
+  // The list is not terminated, with all checksums right.
   std::fill_n(whole.bytes.begin() + static_cast<std::ptrdiff_t>(extent.offset) + 64, 64, '\0');
   extent.checksum = checksum_of(std::string_view{whole.bytes}.substr(extent.offset, extent.num_bytes));
   EXPECT_EQ(error_with_index(whole, encode(whole.index)),
@@ -49,7 +49,7 @@ TEST_F(damaged_packed_weights, a_damaged_byte_is_noticed_wherever_it_matters) {
   write_packed(*checkpoint_with(all_quants[1]), file(), 1);
   const auto parts = take_apart();
   const auto& whole = parts.bytes;
-  // Which bytes are padding between extents, and may be anything, the index says.
+  // The index tells which bytes are padding between extents, and may have any value.
   std::vector<bool> used(whole.size(), true);
   std::fill(used.begin() + packed_header::num_bytes,
             used.begin() + static_cast<std::ptrdiff_t>(parts.header.index_offset), false);
@@ -69,9 +69,8 @@ TEST_F(damaged_packed_weights, a_damaged_byte_is_noticed_wherever_it_matters) {
     write_file(file(), bytes);
     const auto error = error_of([&] { open_and_read(); });
     EXPECT_EQ(error.empty(), !used[place]) << place;
-    if (!error.empty()) {
+    if (!error.empty())
       EXPECT_THAT(error, HasSubstr(file().string()));
-    }
   }
 }
 
@@ -140,7 +139,7 @@ TEST_F(damaged_packed_weights, another_arithmetic_revision_is_refused) {
             file().string() + ": packed with arithmetic revision "
                 + std::to_string(kernels::arithmetic_revision + 1) + ", this program has revision "
                 + std::to_string(kernels::arithmetic_revision) + ": pack the model again");
-  // What was written before there were revisions has a zero in that place.
+  // Files from before revisions have a zero there.
   whole.header.arithmetic_revision = 0;
   EXPECT_THAT(error_with_index(whole, encode(whole.index)), HasSubstr("packed with arithmetic revision 0"));
 }

@@ -1,5 +1,5 @@
-// Experts that travel as bytes from one store to another: they compute the same, whatever their format, and
-// what does not fit is refused.
+// Experts sent as bytes from one store to another compute the same, in every format; unsuitable ones are
+// refused.
 #include "kernels/model/expert_store.hpp"
 #include "kernels/model/numerics.hpp"
 #include "kernels/model/packed_expert.hpp"
@@ -14,6 +14,7 @@ namespace troupe::model {
 namespace {
 
 struct exchanged_format {
+  const char* variant; // layer 1 is routed
   const char* name;
   kernels::dtype type;
   quantization quant;
@@ -21,15 +22,17 @@ struct exchanged_format {
 };
 
 void PrintTo(const exchanged_format& format, std::ostream* out) {
-  *out << format.name;
+  *out << format.variant << " " << format.name;
 }
 
 class exchanged_experts : public testing::TestWithParam<exchanged_format> {
  protected:
   std::shared_ptr<const cpu_weights> files() const {
-    return std::make_shared<const checkpoint_source>(
-        std::make_shared<const checkpoint>(checkpoint::open(model_.folder())), config_, GetParam().type,
-        GetParam().quant, kernels::isa::portable, GetParam().coding);
+    auto weights = std::make_shared<checkpoint>(checkpoint::open(model_.folder()));
+    weights->match(config_);
+    return std::make_shared<const checkpoint_source>(std::move(weights), config_, GetParam().type,
+                                                     GetParam().quant, kernels::isa::portable,
+                                                     GetParam().coding);
   }
 
   std::shared_ptr<const cpu_weights> no_files(const model_config& config) const {
@@ -37,7 +40,7 @@ class exchanged_experts : public testing::TestWithParam<exchanged_format> {
                                                 "/nowhere");
   }
 
-  /// In pieces that end anywhere.
+  /// In pieces with arbitrary ends.
   static std::unique_ptr<arriving_expert> sent(const packed_expert& from, const expert_store& to) {
     auto arriving = to.expect(1, from.layout());
     EXPECT_EQ(arriving->num_bytes(), from.num_bytes());
@@ -67,7 +70,7 @@ class exchanged_experts : public testing::TestWithParam<exchanged_format> {
     return out;
   }
 
-  test::random_model model_{"qwen2_dense_layers"}; // layer 1 is routed
+  test::random_model model_{GetParam().variant};
   model_config config_ = load_config(model_.folder());
   kernels::thread_pool pool_{{.threads = 1}};
   kernels::context ctx_{pool_};
@@ -84,6 +87,7 @@ TEST_P(exchanged_experts, compute_the_same_and_are_the_same_bytes) {
   to.take(1, 3, std::move(arrived));
   EXPECT_TRUE(to.has(1, 3));
   EXPECT_EQ(to.num_bytes(), from.num_bytes());
+  EXPECT_EQ(from.num_bytes(), packed->num_bytes());
   EXPECT_EQ(to.packed(1, 3)->layout(), packed->layout());
   EXPECT_EQ(to.packed(1, 3)->checksum(), packed->checksum()) << "and can be sent on";
   EXPECT_EQ(output_of(to, 3), output_of(from, 3));
@@ -110,7 +114,9 @@ TEST_P(exchanged_experts, are_refused_where_the_config_or_the_format_is_another)
   EXPECT_THROW(to.expect(1, layout), model_error);
   expert_store same(ctx_, no_files(config_));
   EXPECT_THROW(same.expect(1, layout + "x"), model_error);
-  EXPECT_THROW(same.expect(0, layout), model_error) << "a dense layer";
+  for (std::size_t layer = 0; layer < config_.num_layers(); ++layer)
+    if (config_.layers[layer].moe() == nullptr)
+      EXPECT_THROW(same.expect(layer, layout), model_error) << "a dense layer";
   EXPECT_THROW(same.expect(99, layout), model_error);
 }
 
@@ -124,15 +130,27 @@ TEST_P(exchanged_experts, a_store_without_files_says_so) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    formats, exchanged_experts,
-    testing::Values(exchanged_format{"f32", kernels::dtype::f32, {}, weight_coding::none},
-                    exchanged_format{"bf16", kernels::dtype::bf16, {}, weight_coding::none},
-                    exchanged_format{"bf16_coded", kernels::dtype::bf16, {}, weight_coding::exponents},
-                    exchanged_format{"int8", kernels::dtype::bf16, {expert_quant::int8}, weight_coding::none},
-                    exchanged_format{
-                        "int4", kernels::dtype::f32, {expert_quant::int4_group32}, weight_coding::none}),
-    [](const auto& tested) { return std::string{tested.param.name}; });
+constexpr const char* usual = "qwen2_dense_layers";
+constexpr const char* biased = "gpt_oss";
+
+constexpr exchanged_format formats[] = {
+    {usual, "f32", kernels::dtype::f32, {}, weight_coding::none},
+    {usual, "bf16", kernels::dtype::bf16, {}, weight_coding::none},
+    {usual, "bf16_coded", kernels::dtype::bf16, {}, weight_coding::exponents},
+    {usual, "int8", kernels::dtype::bf16, {expert_quant::int8}, weight_coding::none},
+    {usual, "int4", kernels::dtype::f32, {expert_quant::int4_group32}, weight_coding::none},
+    {biased, "f32", kernels::dtype::f32, {}, weight_coding::none},
+    {biased, "bf16", kernels::dtype::bf16, {}, weight_coding::none},
+    {biased, "bf16_coded", kernels::dtype::bf16, {}, weight_coding::exponents},
+    {biased, "int8", kernels::dtype::bf16, {expert_quant::int8}, weight_coding::none},
+    {"gpt_moe", "bf16_coded", kernels::dtype::bf16, {}, weight_coding::exponents},
+    {"llama4", "bf16", kernels::dtype::bf16, {}, weight_coding::none},
+    {"granitemoeshared", "int4", kernels::dtype::bf16, {expert_quant::int4_group32}, weight_coding::none},
+};
+
+INSTANTIATE_TEST_SUITE_P(formats, exchanged_experts, testing::ValuesIn(formats), [](const auto& tested) {
+  return std::string{tested.param.variant} + "_" + tested.param.name;
+});
 
 TEST(numerics_classes, are_taken_apart_into_what_they_were_made_of) {
   const quantization quant{expert_quant::int4_group64, dense_quant::int8, kernels::row_quant::int8};

@@ -127,7 +127,7 @@ TEST_F(expert_store_test, experts_come_and_go_while_others_compute) {
     rows_of_one_expert rows(3, config_.hidden, 5);
     const std::vector<expert_rows> batch{rows.rows(0)};
     if (store.forward(1, batch).has_value())
-      continue; // it was gone just then, which is an answer too
+      continue; // it was absent just then, which is a valid answer
     EXPECT_TRUE(rows.equals(expected));
     ++computed;
   }
@@ -135,7 +135,7 @@ TEST_F(expert_store_test, experts_come_and_go_while_others_compute) {
   loader.join();
 }
 
-/// Weights of which one expert is given only when the test lets it go, or not at all.
+/// Weights of which one expert is returned only when the test allows it, or never.
 class gated_weights final : public cpu_weights {
  public:
   explicit gated_weights(std::shared_ptr<const cpu_weights> from)
@@ -145,13 +145,11 @@ class gated_weights final : public cpu_weights {
 
   std::string description() const override { return from_->description(); }
 
-  std::vector<float> floats(const std::string& name) const override { return from_->floats(name); }
+  std::vector<float> floats(const tensor_requirement& tensor) const override { return from_->floats(tensor); }
 
-  kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override {
-    return from_->matrix(names, plain);
-  }
+  kernels::packed_matrix matrix(const matrix_ref& ref) const override { return from_->matrix(ref); }
 
-  kernels::expert_weights mlp(const std::string& prefix) const override { return from_->mlp(prefix); }
+  kernels::expert_weights mlp(const mlp_ref& ref) const override { return from_->mlp(ref); }
 
   embedding_rows embeddings() const override { return from_->embeddings(); }
 

@@ -10,7 +10,8 @@
 
 namespace troupe::test {
 
-/// Opens and validates as a worker does. @returns what it says, or "accepted"
+/// Opens and validates as a worker does.
+/// @returns the error, or "accepted"
 inline std::string refusal(const std::filesystem::path& folder) {
   try {
     const auto config = model::load_config(folder);

@@ -1,5 +1,6 @@
-// Experts as transformers 5 may save them, all of a layer in two tensors: the same bits as one by one.
+// Experts as transformers 5 may save them, a layer in two tensors: the same bits as separate ones.
 #include "kernels/model/checkpoint.hpp"
+#include "kernels/model/required_tensors.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/reference/tested_backends.hpp"
 #include "tests/unit/model/batch_runner.hpp"
@@ -18,8 +19,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// Fuses the experts of every layer. @param router_moves  whether Mixtral's router gets transformers 5's name
-/// too
+/// Fuses the experts of every layer.
+/// @param router_moves  whether Mixtral's router gets transformers 5's name, too
 void fuse_experts(const std::filesystem::path& folder, bool router_moves = true) {
   const auto config = load_config(folder);
   safetensors_edit file(folder / "model.safetensors");
@@ -35,7 +36,8 @@ void fuse_experts(const std::filesystem::path& folder, bool router_moves = true)
     for (std::size_t e = 0; e < moe->num_experts; ++e) {
       const auto names = expert_tensors(config, layer, e);
       for (const auto& [name, fused] :
-           {std::pair{names.gate, &gate_up}, std::pair{names.up, &gate_up}, std::pair{names.down, &down}}) {
+           {std::pair{names.gate.name, &gate_up}, std::pair{names.up->name, &gate_up},
+            std::pair{names.down.name, &down}}) {
         auto one = file.take(name);
         fused->dtype = one.dtype;
         fused->bytes += one.bytes;
@@ -43,9 +45,9 @@ void fuse_experts(const std::filesystem::path& folder, bool router_moves = true)
     }
     file.tensors.push_back(std::move(gate_up));
     file.tensors.push_back(std::move(down));
-    if (router_moves && config.naming.moe != "mlp") {
-      auto router =
-          file.take("model.layers." + std::to_string(layer) + "." + config.naming.moe + ".gate.weight");
+    const auto& router_name = config.layers[layer].find<route_op>()->matrix.parts.front().name;
+    if (router_moves && router_name != block + "gate.weight") {
+      auto router = file.take(router_name);
       router.name = block + "gate.weight";
       file.tensors.push_back(std::move(router));
     }

@@ -1,5 +1,4 @@
-// Fields of config.json that change nothing: they are taken, and named where somebody might have meant
-// something.
+// Fields of config.json without effect: they are accepted, and listed if they might have been meant.
 #include "kernels/model/config.hpp"
 
 #include "tests/unit/model/config_text.hpp"
@@ -39,12 +38,10 @@ TEST(harmless_fields, that_nobody_reads_are_named) {
   EXPECT_THAT(parse(harmless_qwen3()).ignored, IsEmpty());
   EXPECT_THAT(parse(with(harmless_qwen3(), {{"use_qk_norm", true},
                                             {"unsloth_version", "2025.8.1"},
-                                            {"auto_map", {{"AutoConfig", "configuration_x.XConfig"}}},
                                             {"attn_logit_softcapping", 50.0},
                                             {"max_sequence_length", 4096}}))
                   .ignored,
-              ElementsAre("attn_logit_softcapping", "auto_map", "max_sequence_length", "unsloth_version",
-                          "use_qk_norm"));
+              ElementsAre("attn_logit_softcapping", "max_sequence_length", "unsloth_version", "use_qk_norm"));
 }
 
 TEST(harmless_fields, that_say_nothing_are_not_named) {
@@ -79,13 +76,17 @@ TEST(harmless_fields, numbers_may_have_a_point) {
 TEST(harmless_fields, zero_and_false_say_that_there_is_none) {
   for (const auto& none : {json(0), json(false), json(nullptr), json(0.0)}) {
     SCOPED_TRACE(none.dump());
-    EXPECT_EQ(parse(with(base("MixtralForCausalLM"), {{"sliding_window", none}})).layers[0].attention.window,
+    EXPECT_EQ(parse(with(base("MixtralForCausalLM"), {{"sliding_window", none}}))
+                  .layers[0]
+                  .find<attend_op>()
+                  ->window,
               0U);
     EXPECT_EQ(refusal(with(base("OlmoeForCausalLM"), {{"clip_qkv", none}, {"sliding_window", none}})),
               "accepted");
     EXPECT_EQ(parse(with(harmless_qwen3(), {{"use_sliding_window", true}, {"sliding_window", none}}))
                   .layers[0]
-                  .attention.window,
+                  .find<attend_op>()
+                  ->window,
               0U);
   }
   const auto config = parse(with(base("Qwen2MoeForCausalLM"), {{"rope_scaling", false},
@@ -94,9 +95,9 @@ TEST(harmless_fields, zero_and_false_say_that_there_is_none) {
                                                                {"norm_topk_prob", 1},
                                                                {"shared_expert_intermediate_size", 0}}));
   EXPECT_EQ(config.rope.scaling, kernels::rope_scaling::none);
-  EXPECT_FALSE(config.layers[0].attention.qkv_bias);
-  EXPECT_TRUE(config.layers[0].moe()->normalize_topk);
-  EXPECT_FALSE(config.layers[0].moe()->shared.has_value());
+  EXPECT_TRUE(config.layers[0].find<project_op>()->matrix.biases.empty());
+  EXPECT_TRUE(config.layers[0].find<route_op>()->renormalise);
+  EXPECT_EQ(config.layers[0].find<feed_forward_op>(), nullptr);
 }
 
 TEST(harmless_fields, of_rope_are_named_with_their_object) {
@@ -145,7 +146,7 @@ TEST(harmless_fields, the_architecture_may_follow_from_the_type_or_stand_second)
   fields["architectures"] = json::array();
   fields["model_type"] = "llama";
   EXPECT_THAT(refusal(fields),
-              HasSubstr("'model_type' is 'llama', which is not supported (supported: Mixtral"));
+              HasSubstr("'model_type' is 'llama', which is not supported (supported: DeepseekV2ForCausalLM"));
 }
 
 TEST(harmless_fields, end_tokens_that_never_come_are_named) {

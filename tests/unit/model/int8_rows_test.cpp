@@ -1,4 +1,4 @@
-// Models whose matrices are too long for the integer sums of int8 rows are refused when they are opened.
+// Models with matrices too long for the integer sums of int8 rows are refused at opening.
 #include "kernels/model/cpu_weights.hpp"
 #include "tests/reference/random_model.hpp"
 
@@ -16,8 +16,8 @@ TEST(int8_rows, with_more_inputs_than_their_sums_hold_are_refused) {
   const auto open = [&](std::size_t intermediate, expert_quant experts, dense_quant dense,
                         kernels::row_quant rows) {
     auto config = loaded;
-    std::get<moe_spec>(config.layers[1].mlp).intermediate = intermediate;
-    std::get<dense_mlp_spec>(config.layers[0].mlp).intermediate = intermediate;
+    config.layers[1].find<route_op>()->experts.intermediate = intermediate;
+    config.layers[0].find<feed_forward_op>()->mlp.gate.shape.front() = intermediate;
     try {
       const checkpoint_source source(weights, config, kernels::dtype::bf16, {experts, dense, rows});
     } catch (const model_error& e) {
@@ -32,7 +32,7 @@ TEST(int8_rows, with_more_inputs_than_their_sums_hold_are_refused) {
             "int8-channel weights "
             "hold 133144: leave activations as they are for this model");
   EXPECT_EQ(open(140'912, expert_quant::none, dense_quant::int4_group32, int8),
-            "int8 activations: layer 0: the MLP's down projection has 140912 inputs, and sums with "
+            "int8 activations: 'model.layers.0.mlp.down_proj.weight' has 140912 inputs, and sums with "
             "int4-group32 weights "
             "hold 140911: leave activations as they are for this model");
   EXPECT_EQ(open(140'912, expert_quant::int4_channel, dense_quant::none, int8), "accepted");

@@ -1,4 +1,4 @@
-// A model with every kind of layer, its packed file, and that file taken apart.
+// A model with every kind of layer, and its packed file, whole and in parts.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/model/dense_model.hpp"
+#include "kernels/model/cpu_runner.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "kernels/model/packed_source.hpp"
 #include "tests/reference/random_model.hpp"
@@ -49,16 +49,15 @@ inline std::vector<std::string> mapping_flags(const std::filesystem::path& path)
   const std::string name = std::filesystem::canonical(path).string();
   std::vector<std::string> found;
   bool of_file = false;
-  for (std::string line; std::getline(in, line);) {
+  for (std::string line; std::getline(in, line);)
     if (line.substr(0, line.find(' ')).find('-') != std::string::npos) // addresses, rights, ..., file
       of_file = line.ends_with(" " + name);
     else if (of_file && line.starts_with("VmFlags:"))
       found.push_back(line + " ");
-  }
   return found;
 }
 
-/// What is thrown, or nothing.
+/// The exception's text; empty if none is thrown.
 inline std::string error_of(const std::function<void()>& action) {
   try {
     action();
@@ -82,7 +81,7 @@ class packed_weights : public testing::Test {
         kernels::isa::portable, coding);
   }
 
-  /// A file's bytes and what they say.
+  /// A file's bytes, decoded.
   struct taken_apart {
     std::string bytes;
     packed_header header;
@@ -99,7 +98,8 @@ class packed_weights : public testing::Test {
 
   std::vector<packed_extent> extents() const { return take_apart().index.extents; }
 
-  /// The file with another index and everything else of it right. @returns what reading all of it throws
+  /// Replaces the index of a file that is otherwise correct.
+  /// @returns the error of reading all of it
   std::string error_with_index(const taken_apart& whole, const std::string& index) {
     auto header = whole.header;
     header.index_bytes = index.size();
@@ -113,9 +113,9 @@ class packed_weights : public testing::Test {
 
   std::filesystem::path file() const { return scratch_.path() / packed_file_name; }
 
-  /// Asks for everything, as attention and expert workers together do.
+  /// Requests everything, like attention and expert workers together.
   static void read_all(const std::shared_ptr<const cpu_weights>& source) {
-    dense_model::load(source, {.max_positions = 1});
+    cpu_runner::load(source, {.max_positions = 1});
     for (std::size_t layer = 0; layer < source->config().num_layers(); ++layer)
       if (const auto* moe = source->config().layers[layer].moe())
         for (std::size_t expert = 0; expert < moe->num_experts; ++expert)

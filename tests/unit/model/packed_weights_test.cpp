@@ -1,13 +1,15 @@
-// Packed weight files: what is written is what a checkpoint gives.
-#include "kernels/model/dense_model.hpp"
+// Packed weight files: they contain what a checkpoint gives.
+#include "kernels/model/cpu_runner.hpp"
 #include "kernels/model/expert_store.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "kernels/model/packed_source.hpp"
+#include "kernels/model/required_tensors.hpp"
 #include "tests/unit/model/batch_runner.hpp"
 #include "tests/unit/model/packed_weights_fixture.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -60,7 +62,43 @@ TEST_F(packed_weights, with_coded_exponents_are_the_same_weights) {
   }
 }
 
-// What an expert worker counts its memory with: as many coded experts fit as there is room for.
+class packed_ungated_weights : public packed_weights {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<test::random_model>("gpt_moe"); }
+};
+
+TEST_F(packed_ungated_weights, and_learned_positions_are_the_same_weights) {
+  kernels::thread_pool pool({.threads = 2});
+  kernels::context ctx(pool);
+  const std::vector<std::uint32_t> prompt{3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26};
+  for (const auto& quant : all_quants) {
+    SCOPED_TRACE(quant.name());
+    const auto loaded = checkpoint_with(quant, kernels::dtype::bf16, weight_coding::exponents);
+    write_packed(*loaded, file(), 2);
+    for (const auto memory : {weight_memory::mapped, weight_memory::copied}) {
+      const auto packed = packed_source::open(file(), config_, quant.rows, memory);
+      EXPECT_EQ(test::batch_runner(ctx, packed).run({{0, prompt}}),
+                test::batch_runner(ctx, loaded).run({{0, prompt}}));
+    }
+    for (const auto& extent : extents())
+      EXPECT_EQ(extent.kind == extent_kind::ungated_mlp,
+                extent.name.find(".experts.") != std::string::npos || extent.name.ends_with(".mlp."))
+          << extent.name;
+  }
+}
+
+TEST_F(packed_ungated_weights, are_refused_as_gated_ones) {
+  write_packed(*checkpoint_with({}), file(), 1);
+  const auto whole = take_apart();
+  auto index = whole.bytes.substr(whole.header.index_offset, whole.header.index_bytes);
+  const std::string kind = "\"kind\":\"ungated-mlp\"";
+  const auto at = index.find(kind);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_THAT(error_with_index(whole, index.replace(at, kind.size(), "\"kind\":\"mlp\"")),
+              testing::HasSubstr("do not agree with its kind, format and shape"));
+}
+
+// The sizes with which an expert worker plans its memory: as many coded experts fit as there is room for.
 
 TEST_F(packed_weights, tell_how_large_their_experts_are) {
   for (const auto coding : {weight_coding::none, weight_coding::exponents}) {
@@ -82,12 +120,12 @@ TEST_F(packed_weights, computed_in_float32_have_no_exponents_to_code) {
     EXPECT_NE(extent.format, "bf16-coded") << extent.name;
 }
 
-// Weights that nobody trained: an expert's second matrix has all exponents there are.
+// Untrained weights: an expert's second matrix has all exponents.
 
 TEST_F(packed_weights, that_cannot_be_coded_stay_as_they_are) {
   test::scratch_folder folder;
   std::filesystem::copy(model_->folder(), folder.path());
-  const std::string name = expert_tensors(config_, 1, 5).down;
+  const std::string name = expert_tensors(config_, 1, 5).down.name;
   std::size_t replaced = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     const auto weights = checkpoint::open(folder.path());
@@ -186,7 +224,7 @@ TEST_F(packed_weights, an_expert_is_one_extent_of_its_own) {
             file().string() + ": extent 'layers.0.experts.0' is missing");
 }
 
-// A computation that is under way keeps using what was given, and the same expert may be asked for meanwhile.
+// A running computation continues with what it has, and the same expert may be requested meanwhile.
 
 TEST_F(packed_weights, a_copied_expert_stays_whole_when_it_is_forgotten) {
   const auto source = checkpoint_with(all_quants[1]);

@@ -1,4 +1,4 @@
-// What published checkpoints say of themselves (the facts, not the files): they are taken, with their end
+// Configurations of published checkpoints (the facts, not the files): they are accepted, with their end
 // tokens.
 #include "kernels/model/config.hpp"
 #include "kernels/model/generation_config.hpp"
@@ -16,7 +16,7 @@ namespace {
 using json = nlohmann::json;
 using test::with;
 
-// As transformers 4.36 to 4.40 wrote them.
+// As written by transformers 4.36 to 4.40.
 const json mixtral_8x7b = json::parse(R"({
   "architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
   "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,

@@ -1,4 +1,4 @@
-// Quantized weights: which integers they become, and that every instruction set computes the documented sums.
+// Quantized weights: their integers, and the documented sums on every instruction set.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace {
 constexpr packed_format quantized_formats[] = {packed_format::int8_channel, packed_format::int4_channel,
                                                packed_format::int4_group32, packed_format::int4_group64};
 
-// The integers that a channel enters products as, its scale, and 2⁻²⁴ where they are in the top byte.
+// A channel's integers in products, its scale, and 2⁻²⁴ if they are in the top byte.
 struct channel {
   std::vector<float> integers;
   float scale = 0.0F;
@@ -266,7 +266,7 @@ TEST(quantized_gemm, is_a_product_with_the_unpacked_weights) {
     }
 }
 
-// Where sums of a few products are kept in 16 bits, these come closest to leaving them.
+// If sums of a few products are kept in 16 bits, these come closest to overflowing.
 TEST(quantized_gemm, the_largest_integers_meet_without_overflow) {
   constexpr std::size_t n = 64;
   constexpr std::size_t k = 192;
@@ -336,7 +336,7 @@ TEST(quantized_gemm, a_sick_row_shows_and_zeros_stay_zeros) {
 }
 
 TEST(quantized_experts, give_the_same_bits_everywhere_and_alone_as_in_company) {
-  // Seven pairs of panels and five: some in runs, and what is left over.
+  // Seven and five pairs of panels: some in runs, and a remainder.
   constexpr std::size_t hidden = 80;
   constexpr std::size_t ffn = 112;
   constexpr std::size_t rows = 85;

@@ -1,4 +1,4 @@
-// A safetensors file taken apart, changed and written again.
+// Splits a safetensors file, changes it and writes it again.
 #pragma once
 
 #include <cstring>

@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A file with that header and so many bytes of data.
+/// A file with that header and N bytes of data.
 std::vector<std::byte> file_of(const std::string& header, std::size_t data_bytes) {
   std::vector<std::byte> file(8 + header.size() + data_bytes);
   for (std::size_t i = 0; i < 8; ++i)
@@ -21,7 +21,7 @@ std::vector<std::byte> file_of(const std::string& header, std::size_t data_bytes
 
 std::string refusal(std::span<const std::byte> file) {
   try {
-    parse_safetensors(file, "w.safetensors");
+    parse_safetensors(file, file.size(), "w.safetensors");
   } catch (const model_error& e) {
     return e.what();
   }
@@ -32,7 +32,8 @@ TEST(safetensors, reads_tensors_in_the_order_of_their_data) {
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[4,16]},)"
       R"("a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"c":{"dtype":"F16","shape":[0,9],"data_offsets":[16,16]}}  )";
-  const auto tensors = parse_safetensors(file_of(header, 16), "w.safetensors");
+  const auto file = file_of(header, 16);
+  const auto tensors = parse_safetensors(file, file.size(), "w.safetensors");
   ASSERT_EQ(tensors.size(), 3U);
   const auto data = 8 + header.size();
   EXPECT_EQ(tensors[0].name, "a");
@@ -50,7 +51,8 @@ TEST(safetensors, types_that_no_weight_may_have_keep_their_name) {
                              R"("b":{"dtype":"I64","shape":[1],"data_offsets":[4,12]},)"
                              R"("c":{"dtype":"E5M9","shape":[9],"data_offsets":[12,13]},)"
                              R"("d":{"dtype":"BF16","shape":[1],"data_offsets":[13,15]}})";
-  const auto tensors = parse_safetensors(file_of(header, 15), "w.safetensors");
+  const auto file = file_of(header, 15);
+  const auto tensors = parse_safetensors(file, file.size(), "w.safetensors");
   std::vector<std::string> types;
   for (const auto& tensor : tensors) {
     types.push_back(tensor.type_name);

@@ -1,4 +1,4 @@
-// Tensors that a model does not need are named, and refuse nothing.
+// Tensors that a model does not need are listed, and cause no error.
 #include "kernels/model/checkpoint.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "tests/reference/random_model.hpp"

@@ -56,7 +56,7 @@ class weights_cache : public testing::Test {
     return open_weights(model_->folder(), config_, options);
   }
 
-  /// Names in the folder but locks', sorted.
+  /// Names in the folder except locks, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> result;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_.path()))
@@ -68,7 +68,7 @@ class weights_cache : public testing::Test {
 
   std::filesystem::path only_file() const { return scratch_.path() / names().at(0); }
 
-  /// Turns a bit of an extent round.
+  /// Flips a bit of an extent.
   static void damage(const std::filesystem::path& file, const std::string& extent) {
     auto bytes = read_file(file);
     const auto header = packed_header::decode(std::as_bytes(std::span{bytes.data(), bytes.size()}), "file");
@@ -131,14 +131,14 @@ TEST_F(weights_cache, a_file_with_a_damaged_extent_is_removed_and_the_next_start
       EXPECT_THAT(error.what(), HasSubstr("has been removed"));
     }
     EXPECT_THAT(names(), ElementsAre());
-    source->expert(layer_of_experts, 4); // what is mapped stays
+    source->expert(layer_of_experts, 4); // mapped data stays
   }
   open(options())->expert(layer_of_experts, 5);
   EXPECT_EQ(read_file(path), whole);
 }
 
-// Several workers find the same damage, each when it asks for the expert: the first one's next start has made
-// the file again by the time the others do.
+// Several workers find the same damage when they request the expert: the first one's next start may have
+// replaced the file before the others find it.
 TEST_F(weights_cache, whoever_still_maps_a_damaged_file_leaves_the_one_that_replaced_it) {
   open(options());
   const auto path = only_file();
@@ -199,7 +199,7 @@ TEST_F(weights_cache, a_file_of_another_model_under_our_name_is_not_believed) {
   EXPECT_EQ(read_file(path), whole) << "written again";
 }
 
-// The folder may be one that this process cannot write to.
+// The folder may not be writable for this process.
 TEST_F(weights_cache, a_file_that_is_there_needs_no_lock) {
   open(options());
   const auto lock = only_file().string() + ".lock";
@@ -208,33 +208,35 @@ TEST_F(weights_cache, a_file_that_is_there_needs_no_lock) {
   EXPECT_FALSE(std::filesystem::exists(lock));
 }
 
-TEST_F(weights_cache, what_killed_processes_left_is_removed) {
-  open(options());
-  const auto path = only_file();
-  std::filesystem::remove(path);
-  write_file(path.string() + ".4711.tmp", "half");
-  write_file(scratch_.path() / "somebody-elses.4711.tmp", "half");
-  open(options());
-  EXPECT_THAT(names(), ElementsAre(path.filename().string(), "somebody-elses.4711.tmp"));
-}
-
-TEST_F(weights_cache, filling_can_be_given_up_at_any_time_and_leaves_nothing) {
+TEST_F(weights_cache, filling_can_be_given_up_at_any_time_and_is_gone_on_with) {
   std::size_t calls = 0;
+  pack_state last;
   auto counted = options();
-  counted.cache.progress = [&](std::size_t, std::size_t) { ++calls; };
+  counted.cache.progress = [&](const pack_state& state) {
+    EXPECT_GE(state.bytes, last.bytes);
+    EXPECT_LE(state.bytes, state.total_bytes);
+    last = state;
+    ++calls;
+  };
   open(counted);
-  std::filesystem::remove(only_file());
+  EXPECT_EQ(last.experts, last.num_experts);
+  const auto path = only_file();
+  const auto whole = read_file(path);
+  EXPECT_EQ(last.bytes, last.total_bytes);
+  std::filesystem::remove(path);
   ASSERT_GT(calls, 20U);
-  for (const std::size_t last : {std::size_t{1}, calls / 2, calls}) {
+  for (const std::size_t stop : {std::size_t{1}, calls / 2, calls}) {
     auto given_up = options();
-    given_up.cache.progress = [&, left = last](std::size_t, std::size_t) mutable {
+    given_up.cache.progress = [left = stop](const pack_state&) mutable {
       if (--left == 0)
         throw std::runtime_error("given up");
     };
     EXPECT_THROW(open(given_up), std::runtime_error);
-    EXPECT_THAT(names(), ElementsAre()) << last;
+    EXPECT_FALSE(std::filesystem::exists(path)) << "not whole";
   }
   open(options());
+  EXPECT_THAT(names(), ElementsAre(path.filename().string()));
+  EXPECT_EQ(read_file(path), whole);
 }
 
 TEST_F(weights_cache, who_waits_for_another_process_is_told_and_can_give_up) {

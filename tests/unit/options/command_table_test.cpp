@@ -1,4 +1,4 @@
-// Programs with commands: what runs, and what a mistake is told.
+// Programs with commands: which one runs, and the errors for mistakes.
 #include "services/options/command_table.hpp"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::testing::ThrowsMessage;
 
 class command_table_test : public ::testing::Test {
  protected:
-  /// What is printed meanwhile.
+  /// The output meanwhile.
   std::string printed_by(const std::vector<std::string>& arguments) {
     testing::internal::CaptureStdout();
     EXPECT_EQ(table_.run(arguments), 0);

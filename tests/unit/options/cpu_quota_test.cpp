@@ -1,59 +1,24 @@
-// CPU quotas of cgroups, under a root of our own.
+// CPU quotas of cgroups, in a test's root.
 #include "services/options/cpu_quota.hpp"
 
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
+
+#include "tests/unit/options/cgroup_root.hpp"
 
 namespace troupe {
 namespace {
 
-namespace fs = std::filesystem;
-
-class cpu_quota_test : public ::testing::Test {
+class cpu_quota_test : public cgroup_root {
  protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() / ("troupe-cgroup-" + std::to_string(getpid()));
-    fs::remove_all(root_);
-  }
-
-  void TearDown() override { fs::remove_all(root_); }
-
-  void write(const std::string& file, const std::string& text) {
-    fs::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
-
-  /// A machine with cgroup v2 alone, and this process in `path` of it.
-  void mount_v2(const std::string& path) {
-    write("proc/self/mountinfo",
-          "22 1 0:21 / /proc rw,nosuid - proc proc rw\n"
-          "31 22 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n");
-    write("proc/self/cgroup", "0::" + path + "\n");
-  }
-
-  /// A machine with cgroup v1, whose cgroup `mounted` is what is seen, and this process in `path`.
-  void mount_v1(const std::string& mounted, const std::string& path) {
-    write("proc/self/mountinfo",
-          "40 30 0:33 " + mounted
-              + " /sys/fs/cgroup/cpu,cpuacct ro,nosuid master:15 - cgroup cgroup rw,cpu,cpuacct\n"
-                "41 30 0:34 "
-              + mounted + " /sys/fs/cgroup/cpuset ro,nosuid master:16 - cgroup cgroup rw,cpuset\n");
-    write("proc/self/cgroup", "12:cpuset:/elsewhere\n4:cpu,cpuacct:" + path + "\n0::/\n");
-  }
-
   void write_v1(const std::string& cgroup, const std::string& quota, const std::string& period) {
     write("sys/fs/cgroup/cpu,cpuacct" + cgroup + "/cpu.cfs_quota_us", quota + "\n");
     write("sys/fs/cgroup/cpu,cpuacct" + cgroup + "/cpu.cfs_period_us", period + "\n");
   }
 
   std::optional<double> quota() const { return find_cpu_quota(root_); }
-
-  fs::path root_;
 };
 
 TEST_F(cpu_quota_test, is_that_of_the_own_cgroup) {
@@ -62,7 +27,7 @@ TEST_F(cpu_quota_test, is_that_of_the_own_cgroup) {
   EXPECT_EQ(quota(), 1.5);
 }
 
-// In a container the own cgroup is the root of what it sees.
+// A container's own cgroup is the visible root.
 TEST_F(cpu_quota_test, is_found_at_the_root_of_a_container) {
   mount_v2("/");
   write("sys/fs/cgroup/cpu.max", "400000 100000\n");
@@ -90,7 +55,7 @@ TEST_F(cpu_quota_test, is_absent_without_a_limit) {
 }
 
 TEST_F(cpu_quota_test, of_version_1_is_read_too) {
-  mount_v1("/", "/a/b");
+  mount_v1("cpu,cpuacct", "/", "/a/b");
   write_v1("", "-1", "100000");
   write_v1("/a", "300000", "100000");
   write_v1("/a/b", "-1", "100000");
@@ -99,14 +64,14 @@ TEST_F(cpu_quota_test, of_version_1_is_read_too) {
 
 // Docker without a cgroup namespace: the path is the host's, the mount is the container's own.
 TEST_F(cpu_quota_test, of_version_1_is_found_below_what_a_container_sees) {
-  mount_v1("/docker/1234", "/docker/1234/inner");
+  mount_v1("cpu,cpuacct", "/docker/1234", "/docker/1234/inner");
   write_v1("", "200000", "100000");
   write_v1("/inner", "100000", "200000");
   EXPECT_EQ(quota(), 0.5);
 }
 
 TEST_F(cpu_quota_test, is_looked_for_at_the_mount_where_the_path_leads_out_of_it) {
-  mount_v1("/docker/1234", "/");
+  mount_v1("cpu,cpuacct", "/docker/1234", "/");
   write_v1("", "200000", "100000");
   EXPECT_EQ(quota(), 2.0);
 }

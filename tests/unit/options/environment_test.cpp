@@ -1,4 +1,4 @@
-// Variables that look like flags and are none.
+// Environment variables that look like flags and are none.
 #include "services/options/environment.hpp"
 
 #include <cstdlib>
@@ -26,9 +26,8 @@ class environment_test : public ::testing::Test {
   }
 
   void TearDown() override {
-    for (const auto& name : names_) {
+    for (const auto& name : names_)
       unsetenv(name.c_str());
-    }
   }
 
   unread_variables find() const {
@@ -55,9 +54,8 @@ const std::map<std::string, std::string> service_troupe{
 };
 
 TEST_F(environment_test, services_of_kubernetes_are_told_apart_from_flags) {
-  for (const auto& [name, value] : service_troupe) {
+  for (const auto& [name, value] : service_troupe)
     EXPECT_TRUE(is_service_link(name, value)) << name;
-  }
   // A Service named troupe-metrics would set --metrics-port.
   EXPECT_TRUE(is_service_link("TROUPE_METRICS_PORT", "tcp://10.0.0.1:9090"));
   EXPECT_TRUE(is_service_link("TROUPE_DNS_PORT_53_UDP_ADDR", "10.0.0.1"));
@@ -70,9 +68,8 @@ TEST_F(environment_test, services_of_kubernetes_are_told_apart_from_flags) {
 
 TEST_F(environment_test, what_is_not_read_is_named_in_one_line_of_a_kind) {
   EXPECT_THAT(find().notes(), IsEmpty());
-  for (const auto& [name, value] : service_troupe) {
+  for (const auto& [name, value] : service_troupe)
     set(name, value);
-  }
   set("TROUPE_HOST", "127.0.0.1");   // a flag of this program
   set("TROUPE_MAX_NUM_SEQS", "4");   // of others
   set("TROUPE_EXPERT_WORKERS", "4"); // of others

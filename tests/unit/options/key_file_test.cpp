@@ -1,4 +1,4 @@
-// Where a client's API key comes from.
+// The sources of a client's API key.
 #include "services/options/key_file.hpp"
 
 #include <cstdlib>
@@ -65,6 +65,19 @@ TEST_F(key_file_test, a_line_is_a_key_or_a_name_and_a_key) {
   for (const auto& [name, key] : keys)
     told.push_back(name + "=" + key);
   EXPECT_EQ(told, (std::vector<std::string>{"key-1=first", "alice=third", "alice=fourth", "key-4=fifth#"}));
+}
+
+TEST_F(key_file_test, a_byte_order_mark_is_no_part_of_the_first_key) {
+  EXPECT_EQ(read("\xEF\xBB\xBFsk-abc\n").front().key, "sk-abc");
+  EXPECT_EQ(read("\xEF\xBB\xBF# keys\nsk-abc\n").front().key, "sk-abc");
+}
+
+TEST_F(key_file_test, a_key_that_no_header_can_carry_is_refused) {
+  for (const char* key : {"caf\xC3\xA9", "a\x01", "a\x7F"})
+    EXPECT_NE(error_of(std::string("alice ") + key + "\n")
+                  .find("line 1 has a key with characters that no client can send"),
+              std::string::npos)
+        << key;
 }
 
 TEST_F(key_file_test, what_is_wrong_is_named_with_its_line_and_without_the_key) {

@@ -1,4 +1,4 @@
-// Flags, environment and file: who wins, and what is refused with which words.
+// Flags, environment and file: their precedence, and the texts of refusals.
 #include "services/options/option_parser.hpp"
 
 #include <cmath>
@@ -28,8 +28,8 @@ struct values {
   std::string model;
   std::string host = "127.0.0.1";
   std::string dtype = "auto";
-  uint32_t port = 8000;
-  uint64_t memory = 0;
+  std::uint32_t port = 8000;
+  std::uint64_t memory = 0;
   double ratio = 0.5;
   bool exact = true;
   std::vector<std::string> origins;
@@ -46,9 +46,8 @@ option_parser make_parser(values& v) {
   parser.toggle("exact", "exactness", &v.exact);
   parser.list("origins", "ORIGIN", "origins", &v.origins,
               [](const std::string& entry, const std::string& source) {
-                if (entry.empty()) {
+                if (entry.empty())
                   throw option_error(source + ": an empty entry");
-                }
                 return entry;
               });
   return parser;
@@ -99,7 +98,7 @@ TEST(option_parser, assigns_every_kind_of_flag) {
   EXPECT_FALSE(v.exact);
 }
 
-// `troupe up` hands every flag on as two words, empty values too.
+// `troupe up` passes every flag on as two words, even with an empty value.
 TEST(option_parser, a_value_may_be_empty) {
   values two_words;
   make_parser(two_words).parse({"--host", "", "model"});
@@ -264,7 +263,7 @@ TEST(option_parser, help_lists_every_flag_with_its_default) {
   EXPECT_THAT(help, HasSubstr("--host HOST\n      address (default: 127.0.0.1)"));
   EXPECT_THAT(help, HasSubstr("--dtype auto|float32"));
   EXPECT_THAT(help, HasSubstr("--port N\n      port (default: 8000)"));
-  v.memory = uint64_t{3} << 29;
+  v.memory = std::uint64_t{3} << 29;
   EXPECT_THAT(
       make_parser(v).help(),
       HasSubstr("--kv-cache-memory BYTES\n      memory; in bytes, or with K, M, G or T for powers of 1024 "
@@ -274,9 +273,8 @@ TEST(option_parser, help_lists_every_flag_with_its_default) {
 TEST(host_port, splits_at_the_last_colon) {
   EXPECT_EQ(parse_host_port("[::1]:80", "--listen").host, "::1");
   EXPECT_EQ(parse_host_port("10.0.0.1:7000", "--listen").port, 7000);
-  for (const char* bad : {"", ":1", "host", "host:", "host:x", "host:70000"}) {
+  for (const char* bad : {"", ":1", "host", "host:", "host:x", "host:70000"})
     EXPECT_THROW(parse_host_port(bad, "--listen"), option_error) << bad;
-  }
 }
 
 TEST(host_port, is_written_with_brackets_around_an_ipv6_address) {
@@ -326,9 +324,10 @@ TEST(cluster_options, a_metrics_port_is_a_number_any_or_none) {
   };
   EXPECT_EQ(port({}), std::nullopt);
   EXPECT_EQ(port({"--metrics-port", "0"}), std::nullopt);
-  EXPECT_EQ(port({"--metrics-port", "any"}), uint16_t{0});
-  EXPECT_EQ(port({"--metrics-port", "7080"}), uint16_t{7080});
-  EXPECT_EQ(port({"--metrics-port", "any", "--metrics-port", "7080"}), uint16_t{7080}) << "a restart appends";
+  EXPECT_EQ(port({"--metrics-port", "any"}), std::uint16_t{0});
+  EXPECT_EQ(port({"--metrics-port", "7080"}), std::uint16_t{7080});
+  EXPECT_EQ(port({"--metrics-port", "any", "--metrics-port", "7080"}), std::uint16_t{7080})
+      << "a restart appends";
   for (const char* bad : {"65536", "-1", "some", ""})
     EXPECT_THAT(
         [&] {
@@ -342,7 +341,7 @@ TEST(scheduler_options, a_standby_needs_a_directory_that_it_shares) {
   auto check = [](const std::vector<std::string>& arguments) {
     scheduler_options options;
     option_parser parser("test", "");
-    options.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
+    options.declare(parser);
     parser.parse(arguments);
     options.check();
     return options.standby;
@@ -359,14 +358,17 @@ TEST(scheduler_options, the_planner_is_on_and_its_numbers_have_bounds) {
     option_parser parser("test", "");
     options.declare(parser);
     parser.parse(arguments);
-    return std::tuple(options.planner, options.planner_imbalance, options.planner_spare);
+    return std::tuple(options.planner, options.planner_imbalance, options.planner_spare,
+                      options.planner_utilization);
   };
-  EXPECT_EQ(parsed({}), std::tuple("on", 1.15, 0.25));
-  EXPECT_EQ(parsed({"--planner", "off", "--planner-imbalance", "1.5", "--planner-spare", "0"}),
-            std::tuple("off", 1.5, 0.0));
+  EXPECT_EQ(parsed({}), std::tuple("on", 1.15, 0.25, 0.6));
+  EXPECT_EQ(parsed({"--planner", "off", "--planner-imbalance", "1.5", "--planner-spare", "0",
+                    "--planner-utilization", "1"}),
+            std::tuple("off", 1.5, 0.0, 1.0));
   for (const auto& [flag, value] :
        {std::pair{"--planner", "maybe"}, std::pair{"--planner-imbalance", "0.9"},
-        std::pair{"--planner-imbalance", "high"}, std::pair{"--planner-spare", "-1"}})
+        std::pair{"--planner-imbalance", "high"}, std::pair{"--planner-spare", "-1"},
+        std::pair{"--planner-utilization", "0"}, std::pair{"--planner-utilization", "1.1"}})
     EXPECT_THAT(([&, flag = flag, value = value] {
                   parsed({flag, value});
                 }),

@@ -1,4 +1,4 @@
-// Lists of processors, and how the processes of a machine divide them.
+// Lists of processors, and their division among the processes of a machine.
 #include "services/options/processors.hpp"
 
 #include <map>
@@ -33,9 +33,8 @@ TEST(processors, what_is_no_list_is_refused_with_the_flag) {
   const auto first = std::to_string(usable_processors()[0]);
   for (const auto& text :
        {std::string("x"), std::string("-1"), first + "-", first + ",", "," + first, first + " ", first + "-x",
-        first + "--1", std::string("0x0"), std::string("99999999999"), std::string("5-4")}) {
+        first + "--1", std::string("0x0"), std::string("99999999999"), std::string("5-4")})
     EXPECT_THROW(parse_processors(text, "--cores"), option_error) << text;
-  }
   EXPECT_THAT([] { parse_processors("a few", "--cores"); },
               ThrowsMessage<option_error>(HasSubstr("--cores: 'a few' is not a list of processors")));
   EXPECT_THAT([] { parse_processors("100000", "--cores"); },
@@ -53,14 +52,11 @@ TEST(processors, processes_begin_at_their_shares_and_reach_over_to_others) {
   EXPECT_THAT(processors_of(all, 3, 4, 2), ElementsAre(5, 2));
   EXPECT_THAT(processors_of({}, 0, 2, 2), IsEmpty());
   std::map<int, int> load;
-  for (size_t i = 0; i < 4; ++i) {
-    for (const int processor : processors_of(all, i, 4, 2)) {
+  for (std::size_t i = 0; i < 4; ++i)
+    for (const int processor : processors_of(all, i, 4, 2))
       ++load[processor];
-    }
-  }
-  for (const int processor : all) {
+  for (const int processor : all)
     EXPECT_EQ(load[processor], 2);
-  }
   EXPECT_THAT(processors_of(all, 6, 8, 1), ElementsAre(5)) << "more processes than processors";
 }
 

@@ -1,4 +1,4 @@
-// Which device --device means, on machines with and without a GPU.
+// The device for a value of --device, on machines with and without a GPU.
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/model/numerics.hpp"
-#include "services/process/compute.hpp"
-#include "services/process/gpu_presence.hpp"
+#include "services/model/compute.hpp"
+#include "services/model/gpu_presence.hpp"
 #include "tests/reference/random_model.hpp"
 
 namespace troupe {
@@ -25,7 +25,7 @@ class choose_device_test : public testing::Test {
   chosen_device with_gpus(const std::string& device) {
     options_.device = device;
     return choose_device(options_, {.problem =
-                                        [](uint32_t number) {
+                                        [](std::uint32_t number) {
                                           return number < 2
                                                      ? std::nullopt
                                                      : std::optional<std::string>{"there are 2 devices"};
@@ -33,12 +33,12 @@ class choose_device_test : public testing::Test {
                                     .is_there = [] { return true; }});
   }
 
-  /// Where CUDA cannot be used.
-  /// @param is_there  whether there is a GPU, and a build for it, all the same
+  /// On a machine where CUDA cannot be used.
+  /// @param is_there  a GPU, and a build for it, exist all the same
   chosen_device without(const std::string& device, bool is_there = false) {
     options_.device = device;
     return choose_device(options_,
-                         {.problem = [](uint32_t) { return std::optional<std::string>{"no driver"}; },
+                         {.problem = [](std::uint32_t) { return std::optional<std::string>{"no driver"}; },
                           .is_there = [is_there] { return is_there; }});
   }
 
@@ -64,7 +64,7 @@ TEST_F(choose_device_test, says_why_it_leaves_a_gpu_that_is_there) {
 TEST_F(choose_device_test, says_nothing_where_no_gpu_is_left_unused) {
   EXPECT_EQ(without("auto", false).gpu_refused, ""); // there is none
   EXPECT_EQ(with_gpus("auto").gpu_refused, "");      // it is used
-  EXPECT_EQ(without("cpu", true).gpu_refused, "");   // nobody wants one
+  EXPECT_EQ(without("cpu", true).gpu_refused, "");   // no GPU is wanted
   std::ofstream(folder_.path() / "model.troupe") << "packed";
   EXPECT_EQ(without("auto", true).gpu_refused, "");
 }

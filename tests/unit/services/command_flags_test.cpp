@@ -1,4 +1,4 @@
-// Variables for the flags of commands that are no servers: servers do not call them misspelt.
+// Environment variables for the flags of commands other than servers: servers do not report them as misspelt.
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -29,11 +29,9 @@ std::vector<std::string> flags_of(command_function run) {
   EXPECT_EQ(run({"--help"}), 0);
   std::istringstream help(::testing::internal::GetCapturedStdout());
   std::vector<std::string> flags;
-  for (std::string line; std::getline(help, line);) {
-    if (line.starts_with("  --")) {
+  for (std::string line; std::getline(help, line);)
+    if (line.starts_with("  --"))
       flags.push_back(line.substr(4, line.find(' ', 4) - 4));
-    }
-  }
   return flags;
 }
 
@@ -46,13 +44,11 @@ std::string variable_of(const std::string& flag) {
 
 /// The unknown variables of a server without flags of its own when those of `flags` are set.
 std::vector<std::string> unknown_with(const std::vector<std::string>& flags) {
-  for (const auto& flag : flags) {
+  for (const auto& flag : flags)
     setenv(variable_of(flag).c_str(), "1", 1);
-  }
   auto found = find_unread_variables(option_parser("test", "")).unknown;
-  for (const auto& flag : flags) {
+  for (const auto& flag : flags)
     unsetenv(variable_of(flag).c_str());
-  }
   return found;
 }
 
@@ -73,15 +69,13 @@ void expect_known(const std::vector<command_case>& commands) {
 template <char First>
 int placement(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
-  for (const char* name : {"move", "replicate", "pin", "drain", "wait"}) {
-    if (name[0] == First) {
+  for (const char* name : {"move", "replicate", "pin", "drain", "wait"})
+    if (name[0] == First)
       words.insert(words.begin(), name);
-    }
-  }
   return placement_commands(words);
 }
 
-/// `troupe trace` likewise.
+/// The same for `troupe trace`.
 template <char First>
 int trace(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
@@ -91,6 +85,7 @@ int trace(const std::vector<std::string>& arguments) {
 
 TEST(command_flags, of_troupe_are_known_to_servers) {
   expect_known({{status_command, "json"},
+                {inspect_command, "expert-workers"},
                 {quantize_command, "to"},
                 {tokenize_command, "special-tokens"},
                 {tune_command, "seconds"}});
@@ -109,8 +104,8 @@ TEST(command_flags, of_troupe_load_are_known_to_servers) {
 }
 
 TEST(command_flags, are_described_as_help_lists_them) {
-  for (const command_function run : {status_command, top_command, quantize_command, tune_command,
-                                     tokenize_command, placement<'m'>, trace<'m'>}) {
+  for (const command_function run : {status_command, top_command, inspect_command, quantize_command,
+                                     tune_command, tokenize_command, placement<'m'>, trace<'m'>}) {
     std::vector<std::string> names;
     std::string command;
     try {
@@ -118,9 +113,8 @@ TEST(command_flags, are_described_as_help_lists_them) {
       FAIL() << "it has gone on";
     } catch (const description_answer& answer) {
       command = answer.what.name;
-      for (const auto& option : answer.what.options) {
+      for (const auto& option : answer.what.options)
         names.push_back(option.name);
-      }
     }
     EXPECT_EQ(names, flags_of(run)) << command;
   }

@@ -1,4 +1,4 @@
-#include "services/process/descriptor_limit.hpp"
+#include "services/startup/descriptor_limit.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

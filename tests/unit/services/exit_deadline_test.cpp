@@ -1,4 +1,4 @@
-#include "services/process/exit_deadline.hpp"
+#include "services/startup/exit_deadline.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The activation history as JSON: what one cluster shows another begins with.
+// The activation history as JSON: one cluster's page is another one's initial history.
 #include "services/history/history_json.hpp"
 
 #include <filesystem>
@@ -67,15 +67,21 @@ TEST(history_json_test, errors_say_what_is_wrong_and_where) {
   EXPECT_EQ(flaw_in(replaced(sound, "troupe-history 1", "troupe-history 2")),
             "'format' is not 'troupe-history 1'");
   EXPECT_THAT(flaw_in(replaced(sound, "[3,0,1]", "[3,0,1.5]")),
-              HasSubstr("'layer_experts' is no whole number"));
+              HasSubstr("'layer_experts[2]' is no whole number"));
   EXPECT_THAT(flaw_in(replaced(sound, "[3,0,1]", "[3,0,-1]")),
-              HasSubstr("'layer_experts' is no whole number"));
-  EXPECT_THAT(flaw_in(replaced(sound, "[3,0,1]", "[]")), HasSubstr("out of range"));
+              HasSubstr("'layer_experts[2]' is no whole number"));
+  EXPECT_EQ(flaw_in(replaced(sound, "[3,0,1]", "[1048576,0,1]")),
+            "'layer_experts' has more than 1048576 experts");
+  EXPECT_THAT(flaw_in(history_json({})), HasSubstr("out of range")) << "nothing was counted";
   EXPECT_EQ(flaw_in(replaced(sound, "[3,0,1]", "[3,0]")), "'decayed' is no array of 2");
   EXPECT_EQ(flaw_in(replaced(sound, "[3,0,1]", "[2,0,1]")), "'decayed[0]' is no array of 2");
-  EXPECT_EQ(flaw_in(replaced(sound, "[[0.1,", "[[true,")), "'decayed[0]' has something that is no number");
+  EXPECT_EQ(flaw_in(replaced(sound, "[[0.1,", "[[true,")), "'decayed[0][0]' is no number");
   EXPECT_EQ(flaw_in(replaced(sound, "[[0.1,", "[[-0.1,")), "layer 0 has decayed rows that are no amount");
   EXPECT_EQ(flaw_in(replaced(sound, "\"sequence\"", "\"number\"")), "'windows[0].sequence' is missing");
+  EXPECT_EQ(flaw_in(replaced(sound, "\"micro_batches\"", "\"batches\"")), "nothing")
+      << "of an earlier version";
+  EXPECT_EQ(flaw_in(replaced(sound, "\"fedcba9876543210\"", "5")), "'windows[0].worker' is no text");
+  EXPECT_EQ(flaw_in(replaced(sound, "[],[0,9]]", "[0,9]]")), "'windows[1].rows' is no array of 3");
   EXPECT_EQ(flaw_in(replaced(sound, "fedcba", "fxdcba")), "'windows[0].worker' is no id in hexadecimal");
   EXPECT_EQ(flaw_in(replaced(sound, "[0,9]", "[1,9]")), "'windows[1].rows[2]' names expert 1 of 1");
   EXPECT_EQ(flaw_in(replaced(sound, "[0,9]", "[0,9,0]")),

@@ -1,4 +1,4 @@
-#include "services/process/model_source.hpp"
+#include "services/model/model_source.hpp"
 
 #include <filesystem>
 #include <string>
@@ -61,7 +61,7 @@ TEST(coding_of, follows_the_flag_or_the_plan) {
   }
 }
 
-// Of a model whose weights are elsewhere: the shapes are in config.json.
+// For a model whose weights are elsewhere: the shapes are in config.json.
 TEST(open_model_of_peers, computes_with_the_plan_that_is_kept_for_the_model) {
   const test::random_model whole("mixtral");
   const test::scratch_folder bare;

@@ -1,4 +1,4 @@
-// Look-ups of names that take too long, or fail: the system's own is replaced in this program.
+// Name lookups that take too long, or fail: this program replaces the system's function.
 #include "services/client/name_lookup.hpp"
 
 #include <atomic>
@@ -27,8 +27,7 @@ const std::shared_future<void> slow_ends = slow_may_end.get_future().share();
 
 } // namespace
 
-/// Answers for the names of this test: one is slow until it may end, one is unknown; nobody asks a server for
-/// them.
+/// Answers for the names of this test: one is slow until it may end, one is unknown; no server is asked.
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** result) {
   using system_type = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
   static const auto system = reinterpret_cast<system_type>(::dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -109,7 +108,7 @@ TEST(name_lookup, an_unknown_name_is_told) {
               StartsWith("GET /health: the name 'unknown.example' cannot be looked up: "));
 }
 
-/// What hangs is asked once, whoever waits for it; it ends while nobody does.
+/// A hanging name is looked up once, for all waiters; the lookup ends when none is waiting.
 TEST(name_lookup, a_slow_one_is_not_waited_for) {
   const int before = num_asked;
   const std::string late = "the name 'slow.example' was not looked up in time";

@@ -1,4 +1,4 @@
-// Lines of the log: what an operator, a collector of JSON and a terminal get.
+// Log lines for operators, collectors of JSON, and terminals.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "services/process/log_events.hpp"
-#include "services/process/log_writer.hpp"
-#include "services/process/process_log.hpp"
+#include "services/log/log_events.hpp"
+#include "services/log/log_writer.hpp"
+#include "services/log/process_log.hpp"
 
 namespace troupe {
 namespace {
@@ -44,7 +44,7 @@ TEST(process_log_test, a_text_line_has_time_level_process_event_message_and_fiel
 }
 
 TEST(process_log_test, a_json_line_has_typed_members) {
-  const json line = json_line("3 \"of\" 3", {{"layers", uint32_t{3}}, {"delta", -2}, {"name", "x\ny"}});
+  const json line = json_line("3 \"of\" 3", {{"layers", std::uint32_t{3}}, {"delta", -2}, {"name", "x\ny"}});
   EXPECT_EQ(line, (json{{"time", "2026-01-31T12:00:00.123Z"},
                         {"level", "warning"},
                         {"process", "expert-1"},
@@ -116,7 +116,7 @@ TEST(process_log_test, a_full_pipe_holds_nobody_up_and_lost_lines_are_counted) {
   for (const int fd : {real, ends[0], ends[1]})
     close(fd);
   ASSERT_GT(size, 0);
-  const std::string written(sink.data(), static_cast<size_t>(size));
+  const std::string written(sink.data(), static_cast<std::size_t>(size));
   EXPECT_NE(written.find("log-lines-dropped: "), std::string::npos) << written;
   EXPECT_NE(written.find("listening: again"), std::string::npos) << written;
 }

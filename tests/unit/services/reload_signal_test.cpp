@@ -1,4 +1,4 @@
-#include "services/process/reload_signal.hpp"
+#include "services/startup/reload_signal.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -20,11 +20,10 @@ TEST(reload_signal_test, every_signal_calls_all_callbacks_in_order) {
   auto first = reload.add([&] { calls.push_back(1); });
   auto second = reload.add([&] {
     calls.push_back(2);
-    if (calls.size() == 4) {
+    if (calls.size() == 4)
       done.set_value();
-    } else {
+    else
       kill(getpid(), SIGHUP);
-    }
   });
   kill(getpid(), SIGHUP);
   done.get_future().wait();
@@ -49,7 +48,8 @@ TEST(reload_signal_test, a_changed_file_is_read_again_without_a_signal) {
     (read.size() == 1 ? other : read.size() == 2 ? gone : back).set_value();
   });
   auto files = reload_signal::look_at({folder / "data/keys"});
-  // As Kubernetes renews a mounted Secret: the name leads to another folder. Here, before anybody watches.
+  // Like Kubernetes' renewal of a mounted Secret: the name refers to another folder. Here, before anything
+  // watches.
   std::filesystem::create_directory_symlink("second", folder / "next");
   std::filesystem::rename(folder / "next", folder / "data");
   reload.watch(std::move(files), std::chrono::milliseconds{1});
@@ -59,7 +59,7 @@ TEST(reload_signal_test, a_changed_file_is_read_again_without_a_signal) {
   std::ofstream(folder / "new") << "three";
   std::filesystem::rename(folder / "new", folder / "second/keys");
   back.get_future().wait();
-  again.reset(); // the folder goes next, which is a change, too
+  again.reset(); // the folder is removed next, which is a change, too
   EXPECT_EQ(read, (std::vector<std::string>{"two", "", "three"}));
   std::filesystem::remove_all(folder);
 }
@@ -82,9 +82,8 @@ TEST(reload_signal_test, tells_whether_all_was_well) {
   std::promise<void> done;
   bool broken = true;
   auto file = reload.add([&] {
-    if (broken) {
+    if (broken)
       throw std::runtime_error("a broken file");
-    }
   });
   auto other = reload.add([] {});
   reload.tell([&](bool good) {

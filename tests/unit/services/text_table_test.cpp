@@ -1,4 +1,4 @@
-// Tables of text for people, and text from elsewhere in them.
+// Tables of text for people, with untrusted text in them.
 #include "services/client/text_table.hpp"
 
 #include <gmock/gmock.h>

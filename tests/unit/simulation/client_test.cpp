@@ -1,5 +1,5 @@
 // What the simulation's clients find wrong: a schedule passes only where they find nothing.
-#include "load/simulation/client.hpp"
+#include "tests/simulation/client.hpp"
 
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include <gmock/gmock.h>
 
-#include "actors/error.hpp"
+#include "actors/protocol/error.hpp"
 
 namespace troupe::simulation {
 namespace {

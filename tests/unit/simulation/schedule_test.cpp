@@ -1,16 +1,16 @@
-#include "load/simulation/schedule.hpp"
+#include "tests/simulation/schedule.hpp"
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "load/simulation/schedule_series.hpp"
+#include "tests/simulation/schedule_series.hpp"
 
 namespace troupe::simulation {
 namespace {
 
 TEST(schedule_test, a_seed_gives_the_same_run_again) {
-  for (uint64_t seed : {3U, 8U}) {
+  for (std::uint64_t seed : {3U, 8U}) {
     const auto once = run_schedule({.seed = seed});
     const auto again = run_schedule({.seed = seed});
     EXPECT_EQ(once.violations, again.violations);
@@ -28,7 +28,7 @@ TEST(schedule_test, seeds_differ) {
 class fault_test : public testing::TestWithParam<fault_kind> {};
 
 TEST_P(fault_test, costs_no_request) {
-  for (uint64_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {
     const auto result = run_schedule({.seed = seed, .num_faults = 3, .kinds = {GetParam()}});
     EXPECT_EQ(result.violations, std::vector<std::string>{}) << "seed " << seed;
     EXPECT_GE(result.num_requests, 4U) << "three, and the last one";
@@ -55,8 +55,8 @@ TEST(schedule_series_test, counts_every_schedule_once) {
   const auto total = run_series(many);
   EXPECT_EQ(total.schedules, 7U);
   EXPECT_TRUE(total.failures.empty());
-  uint64_t requests = 0;
-  for (uint64_t seed = 1; seed <= 7; ++seed)
+  std::uint64_t requests = 0;
+  for (std::uint64_t seed = 1; seed <= 7; ++seed)
     requests += run_schedule({.seed = seed}).num_requests;
   EXPECT_EQ(total.requests, requests);
 }

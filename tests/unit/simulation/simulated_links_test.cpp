@@ -9,7 +9,7 @@
 #include <caf/stateful_actor.hpp>
 #include <gtest/gtest.h>
 
-#include "load/simulation/world.hpp"
+#include "tests/simulation/world.hpp"
 
 namespace troupe::simulation {
 namespace {
@@ -23,7 +23,7 @@ class simulated_links_test : public testing::Test {
     there_ = &around_.start("there", "");
     here_ = &around_.start("here", "");
     const auto doubler = there_->add(there_->system().spawn([this](caf::event_based_actor*) -> caf::behavior {
-      return {[this](int32_t number) {
+      return {[this](std::int32_t number) {
         taken_.push_back(number);
         return 2 * number;
       }};
@@ -37,9 +37,9 @@ class simulated_links_test : public testing::Test {
             found_ = caf::actor_cast<caf::actor>(found);
             self->monitor(found_);
           });
-      return {[this, self](int32_t number) {
+      return {[this, self](std::int32_t number) {
         self->request(found_, 10s, number)
-            .then([this](int32_t twice) { answers_.push_back(twice); },
+            .then([this](std::int32_t twice) { answers_.push_back(twice); },
                   [this](const caf::error&) { ++num_errors_; });
       }};
     }));
@@ -53,15 +53,15 @@ class simulated_links_test : public testing::Test {
     around_.end("there", ending::killed);
   }
 
-  /// Numbers from `first` on.
-  void send(int32_t first, int32_t count) {
+  /// Sends numbers from `first` on.
+  void send(std::int32_t first, std::int32_t count) {
     for (auto i = first; i < first + count; ++i)
       caf::anon_send(asker_, i);
   }
 
   void expect_prefix() const {
-    for (size_t i = 0; i < taken_.size(); ++i)
-      ASSERT_EQ(taken_[i], static_cast<int32_t>(i)) << "out of order, or twice";
+    for (std::size_t i = 0; i < taken_.size(); ++i)
+      ASSERT_EQ(taken_[i], static_cast<std::int32_t>(i)) << "out of order, or twice";
   }
 
   world around_{1};
@@ -69,17 +69,17 @@ class simulated_links_test : public testing::Test {
   process* there_ = nullptr;
   caf::actor asker_;
   caf::actor found_;
-  std::vector<int32_t> taken_;
-  std::vector<int32_t> answers_;
+  std::vector<std::int32_t> taken_;
+  std::vector<std::int32_t> answers_;
   std::vector<duration> downs_;
-  size_t num_errors_ = 0;
+  std::size_t num_errors_ = 0;
 };
 
 TEST_F(simulated_links_test, a_request_takes_virtual_time_and_travels_as_bytes) {
   const auto began = around_.elapsed();
   send(21, 1);
   ASSERT_TRUE(around_.run_until([this] { return !answers_.empty(); }, 1s));
-  EXPECT_EQ(answers_, std::vector<int32_t>{42});
+  EXPECT_EQ(answers_, std::vector<std::int32_t>{42});
   EXPECT_GE(around_.elapsed() - began, 120us) << "there and back, 60 µs each";
   EXPECT_GT(here_->peers().stats().bytes_sent, 100U);
   EXPECT_EQ(here_->peers().stats().requests_pending, 0U);
@@ -110,8 +110,8 @@ TEST_F(simulated_links_test, a_cut_that_lasts_ends_the_connection_by_silence) {
 }
 
 TEST_F(simulated_links_test, a_reset_loses_the_end_of_what_is_under_way_and_nothing_else) {
-  size_t num_lost = 0;
-  for (int32_t i = 0; i < 5; ++i)
+  std::size_t num_lost = 0;
+  for (std::int32_t i = 0; i < 5; ++i)
     send(10 * i, 10);
   around_.run_some(60); // they are sent, and under way
   around_.links().reset("here", "there");
@@ -159,18 +159,19 @@ TEST_F(simulated_links_test, a_slow_link_takes_longer) {
 }
 
 TEST(simulated_world_test, processes_that_dial_one_another_have_one_connection) {
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     world around{seed};
     std::vector<caf::actor> found(2);
     const std::vector<std::string> names{"one", "other"};
     for (const auto& name : names) {
       auto& here = around.start(name, "");
-      const auto idle = here.add(here.system().spawn(
-          [](caf::event_based_actor*) -> caf::behavior { return {[](int32_t number) { return number; }}; }));
+      const auto idle = here.add(here.system().spawn([](caf::event_based_actor*) -> caf::behavior {
+        return {[](std::int32_t number) { return number; }};
+      }));
       here.peers().publish("idle", caf::actor_cast<caf::strong_actor_ptr>(idle));
     }
-    for (size_t i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < 2; ++i) {
       auto* const here = around.find(names[i]);
       here->ask<caf::strong_actor_ptr>(
           [&found, i](const caf::expected<caf::strong_actor_ptr>& actor) {

@@ -1,5 +1,4 @@
-// Where a model's chat templates are, which of them is taken, and that a broken one is found when it is
-// loaded.
+// Where a model's chat templates are, which one is used, and that a broken one is found at load.
 
 #include "services/gateway/text/chat_template.hpp"
 #include "services/gateway/text/text_error.hpp"
@@ -16,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace troupe::text {
 
@@ -27,7 +27,7 @@ using testing::ThrowsMessage;
 constexpr const char* greeting = R"([{"role": "user", "content": "hi"}])";
 constexpr const char* one_tool = R"([{"type": "function", "function": {"name": "f"}}])";
 
-/// A model folder of its own for each test.
+/// A separate model folder for each test.
 class chat_template_files : public testing::Test {
  protected:
   chat_template_files()
@@ -79,7 +79,7 @@ TEST_F(chat_template_files, template_files_replace_those_of_tokenizer_config_jso
   write("tokenizer_config.json", named("one", "two"));
   write("chat_template.jinja", std::string("three"));
   EXPECT_EQ(prompt(), "three");
-  EXPECT_EQ(tool_prompt(), "three"); // as transformers: all of them are replaced
+  EXPECT_EQ(tool_prompt(), "three"); // all of them are replaced, as in transformers
   write("additional_chat_templates/tool_use.jinja", std::string("four"));
   EXPECT_EQ(prompt(), "three");
   EXPECT_EQ(tool_prompt(), "four");
@@ -147,6 +147,57 @@ TEST_F(chat_template_files, a_template_that_is_never_rendered_may_be_broken) {
         json{{"chat_template",
               {{{"name", "default"}, {"template", "one"}}, {{"name", "rag"}, {"template", "{% for %}"}}}}});
   EXPECT_EQ(prompt(), "one");
+}
+
+constexpr const char* of_roles =
+    "{% for m in messages %}{% if m.role in ['system', 'user'] %}<{{ m.role }}>{{ m.content }}"
+    "{% endif %}{% endfor %}";
+constexpr const char* of_parts =
+    "{% for m in messages %}<{{ m.role }}>{% for part in m.content %}{{ part.text }}"
+    "{% endfor %}{% endfor %}";
+constexpr const char* developer =
+    R"([{"role": "developer", "content": "rule"}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}])";
+
+TEST_F(chat_template_files, developer_is_system_where_the_template_does_not_know_it) {
+  write("chat_template.jinja", std::string(of_roles));
+  EXPECT_EQ(load().render({.messages = developer}), "<system>rule<user>a\nb");
+  write("chat_template.jinja", std::string("{% for m in messages %}{% if m.role not in ['system', 'user'] %}"
+                                           "{{ raise_exception('Unexpected message role.') }}{% endif %}"
+                                           "<{{ m.role }}>{{ m.content }}{% endfor %}"));
+  EXPECT_EQ(load().render({.messages = developer}), "<system>rule<user>a\nb");
+  write("chat_template.jinja",
+        std::string("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
+  EXPECT_EQ(load().render({.messages = developer}), "<developer>rule<user>a\nb");
+}
+
+TEST_F(chat_template_files, a_template_that_takes_parts_gets_parts) {
+  write("chat_template.jinja", std::string(of_parts));
+  EXPECT_EQ(load().render({.messages = developer}), "<developer>rule<user>ab");
+  EXPECT_EQ(prompt(), "<user>hi");
+}
+
+TEST_F(chat_template_files, a_template_that_takes_both_gets_what_was_sent) {
+  write("chat_template.jinja",
+        std::string("{% for m in messages %}{% if m.content is string %}s:{{ m.content }}{% else %}p:"
+                    "{% for part in m.content %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}"));
+  EXPECT_EQ(load().render({.messages = developer}), "s:rulep:ab");
+}
+
+TEST_F(chat_template_files, says_what_a_template_loses) {
+  const auto file = write("chat_template.jinja", std::string(of_roles));
+  EXPECT_EQ(load().losses(),
+            std::vector<std::string>{file + ": the chat template: it has no place for 'tools'"});
+  write("chat_template.jinja",
+        std::string("{% for m in messages if m.role == 'user' %}{{ m.content }}{{ tools }}{% endfor %}"));
+  EXPECT_EQ(load().losses(),
+            std::vector<std::string>{file + ": the chat template: it has no place for the role 'system'"});
+  write("chat_template.jinja", std::string("hello"));
+  EXPECT_EQ(load().losses(),
+            std::vector<std::string>{file
+                                     + ": the chat template: it writes no user's text into the "
+                                       "prompt, neither as a string nor as a list of parts"});
+  write("chat_template.jinja", std::string("{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}"));
+  EXPECT_TRUE(load().losses().empty());
 }
 
 } // namespace

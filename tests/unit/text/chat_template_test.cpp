@@ -8,7 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
+#include <iomanip>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -19,13 +23,29 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
+/// `golden` with today's date where make_chats.py noted a call of strftime_now.
+std::string dated(std::string golden) {
+  constexpr std::string_view open = "<strftime_now(";
+  constexpr std::string_view close = ")>";
+  const auto now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  for (auto at = golden.find(open); at != std::string::npos; at = golden.find(open)) {
+    const auto form = at + open.size();
+    const auto end = golden.find(close, form);
+    std::ostringstream date;
+    date << std::put_time(&local, golden.substr(form, end - form).c_str());
+    golden.replace(at, end + close.size() - at, date.str());
+  }
+  return golden;
+}
+
 class published_template : public testing::TestWithParam<std::string> {};
 
 TEST_P(published_template, renders_what_jinja2_renders) {
   const auto dir = vocabulary_dir(GetParam());
-  if (!dir) {
+  if (!dir)
     TROUPE_SKIP_UNFETCHED("the templates of " + GetParam());
-  }
   const auto chat = chat_template::load(shared_processes(), *dir);
   ASSERT_TRUE(chat.available());
   const auto conversations =
@@ -43,8 +63,17 @@ TEST_P(published_template, renders_what_jinja2_renders) {
                                .add_generation_prompt = conversation.value("add_generation_prompt", true),
                                .tools = tools,
                                .extra = extra};
-    if (golden.contains("prompt")) {
-      EXPECT_EQ(chat.render(request), golden.at("prompt").get<std::string>());
+    const bool has_parts = messages.find(R"("type":"text")") != std::string::npos;
+    const auto golden_text = golden.value("prompt", std::string());
+    if (has_parts
+        && (golden_text.find("part one") == std::string::npos
+            || golden_text.find("'type'") != std::string::npos)) {
+      // Jinja2 itself fails, drops the list, or writes it in Python's form.
+      EXPECT_THAT(chat.render(request), testing::HasSubstr("part one\npart two"));
+    } else if (golden.contains("prompt")) {
+      const auto before = dated(golden_text); // midnight may come in between
+      const auto got = chat.render(request);
+      EXPECT_EQ(got, got == before ? before : dated(golden_text));
     } else if (golden.at("refused").is_string()) {
       EXPECT_THAT([&] { chat.render(request); },
                   ThrowsMessage<template_error>(golden.at("refused").get<std::string>()));
@@ -131,7 +160,7 @@ TEST(chat_template, the_sandbox_holds) {
     try {
       out = chat.render({.messages = one_user});
     } catch (const template_error&) {
-      continue; // refused is well, nothing is well too
+      continue; // both a refusal and no effect are correct
     }
     EXPECT_EQ(out, "") << source;
   }
@@ -148,9 +177,8 @@ TEST(chat_template, renders_from_many_threads) {
       }
     });
   }
-  for (auto& t : threads) {
+  for (auto& t : threads)
     t.join();
-  }
 }
 
 } // namespace

@@ -1,5 +1,5 @@
 // `continue_final_message` with templates that Jinja2 renders: the prompt ends within the last message,
-// whatever the template does to contents and writes behind them.
+// whatever the template does to contents and writes after them.
 #include "services/gateway/openai/api_error.hpp"
 #include "services/gateway/openai/plan.hpp"
 #include "services/gateway/text/chat_template.hpp"
@@ -40,7 +40,7 @@ std::string prompt_of(const std::string& source, const std::string& content) {
   return codec.decode(openai::make_plan(asked, codec, limits, 1).prompts.at(0).tokens, false);
 }
 
-/// Writes what ends a turn behind every message, and opens an answer where it is asked to.
+/// Writes the end of a turn after every message, and opens an answer on request.
 std::string turns(const std::string& content) {
   return "{% for m in messages %}[{{ m.role }}]" + content
          + "[/turn]\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";

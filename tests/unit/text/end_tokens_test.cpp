@@ -1,5 +1,5 @@
-// Which tokens end a sequence, for published mixture-of-experts checkpoints and for how their fine-tunes are
-// saved.
+// The tokens that end a sequence, for published mixture-of-experts checkpoints and the saved forms of their
+// fine-tunes.
 
 #include "services/gateway/end_tokens.hpp"
 #include "tests/unit/text/small_tokenizer.hpp"
@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 using ids = std::vector<std::int32_t>;
 
-/// The facts of a model folder that decide.
+/// The files of a model folder that determine them.
 struct checkpoint {
   const char* name;
   const char* tokenizer_config;
@@ -71,7 +71,7 @@ const checkpoint checkpoints[] = {
     {"Qwen3_30B_A3B_Instruct_2507", qwen_chat, {151645, 151643}, {151645}, {151643, 151645}},
     {"Qwen3_Coder_30B_A3B", qwen_chat, {151645, 151643}, {151645}, {151643, 151645}},
     {"Qwen3_235B_A22B", qwen_chat, {151645, 151643}, {151645}, {151643, 151645}},
-    // A fine-tune for ChatML whose other files are its base's: only the tokenizer knows where a turn ends.
+    // A fine-tune for ChatML whose other files are its base's: only the tokenizer has the end of a turn.
     {"chatml_on_Mixtral", chatml_on_mixtral, {2}, {2}, {2, 32000}},
     {"chatml_on_Mixtral_without_generation_config", chatml_on_mixtral, {}, {2}, {2, 32000}},
     {"chat_tokenizer_on_a_Qwen_base", qwen_chat, {151643}, {151643}, {151643, 151645}},
@@ -87,7 +87,7 @@ std::shared_ptr<const text::tokenizer> tokenizer_of(const checkpoint& x) {
   auto& vocab = file["model"]["vocab"];
   const std::string config = x.tokenizer_config;
   const bool is_qwen = config.find("Qwen2Tokenizer") != std::string::npos;
-  // What stands at these ids in the small tokenizer gives way.
+  // Replaces the small tokenizer's entries with these ids.
   vocab = {{"a", 100}, {"b", 101}, {"ab", 102}, {"Ġ", 103}, {"Ġab", 104}};
   vocab.update({{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"<|padding|>", 3}});
   vocab["<|im_end|>"] = is_qwen ? 151645 : 32000;

@@ -1,10 +1,10 @@
-// A template that has broken out of Jinja2's sandbox: runs Python in a process confined as a template process
-// is.
+// A template that has escaped from Jinja2's sandbox: runs Python in a process with the confinement of a
+// template process.
 //
-//   escaped_template BEFORE AFTER
+//    escaped_template BEFORE AFTER
 //
-// BEFORE is run before the confinement, for imports; of AFTER, an expression, the value is printed, or what
-// it raises. With "unfiltered" as a third word the kernel refuses the filter of system calls.
+// BEFORE runs before the confinement, for imports. The value of the expression AFTER is printed, or its
+// exception. With "unfiltered" as a third word the kernel refuses the filter of system calls.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -23,7 +23,7 @@
 
 namespace {
 
-/// As a container's runtime may: prctl(PR_SET_SECCOMP) fails.
+/// As a container's runtime may do: prctl(PR_SET_SECCOMP) fails.
 void refuse_filters() {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -45,21 +45,17 @@ void say(const std::string& line) {
 } // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
+  if (argc < 3)
     return 2;
-  }
   const troupe::text::python_renderer python;
   PyObject* names = PyModule_GetDict(PyImport_AddModule("__main__"));
-  if (PyRun_SimpleString(argv[1]) != 0) {
+  if (PyRun_SimpleString(argv[1]) != 0)
     return 1;
-  }
-  if (argc > 3) {
+  if (argc > 3)
     refuse_filters();
-  }
   const auto missing = troupe::text::confine(512UL << 20U);
-  if (!missing.empty()) {
+  if (!missing.empty())
     say("without " + missing + ": ");
-  }
   PyObject* value = PyRun_String(argv[2], Py_eval_input, names, names);
   if (value == nullptr) {
     PyObject *type = nullptr, *trace = nullptr;

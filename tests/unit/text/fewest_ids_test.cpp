@@ -1,4 +1,4 @@
-// How many ids a text has at least, by its bytes: never more than encoding gives.
+// The lower bound on a text's ids, from its bytes: never more than encoding gives.
 #include "services/gateway/text/tokenizer.hpp"
 #include "tests/unit/text/small_tokenizer.hpp"
 
@@ -23,18 +23,16 @@ json complete_tokenizer() {
   auto out = small_tokenizer();
   auto& vocab = out["model"]["vocab"];
   const auto add = [&vocab](const std::string& token) {
-    if (!vocab.contains(token)) {
+    if (!vocab.contains(token))
       vocab[token] = 100 + vocab.size();
-    }
   };
-  // The alphabet: what is printable stands for itself, the others from U+0100 on.
+  // The alphabet: printable bytes stand for themselves, the others from U+0100 on.
   const auto add_character = [&](unsigned value) {
     std::string character;
-    if (value < 0x80) {
+    if (value < 0x80)
       character = static_cast<char>(value);
-    } else {
+    else
       character = {static_cast<char>(0xC0U | (value >> 6U)), static_cast<char>(0x80U | (value & 0x3FU))};
-    }
     add(character);
   };
   unsigned next = 0x100;
@@ -58,14 +56,12 @@ json fallback_tokenizer(const std::string& type) {
     model["unk_token"] = "<unk>";
     model["fuse_unk"] = true;
     model["merges"] = {"a b"};
-    for (std::size_t i = 0; i < entries.size(); ++i) {
+    for (std::size_t i = 0; i < entries.size(); ++i)
       model["vocab"][entries[i]] = i;
-    }
   } else {
     model["unk_id"] = 0;
-    for (const auto& entry : entries) {
+    for (const auto& entry : entries)
       model["vocab"].push_back(json::array({entry, -1.0}));
-    }
   }
   return out;
 }
@@ -116,7 +112,7 @@ TEST(fewest_ids, allows_for_what_a_normalizer_shortens) {
   changed["normalizer"] =
       json::parse(R"({"type": "Replace", "pattern": {"String": "aaa"}, "content": "bb"})");
   EXPECT_EQ(fewest_of(changed), 400U) << "three bytes of two are at most doubled";
-  // What a Replace writes may be no ASCII, and shrink in turn.
+  // The output of a Replace may be non-ASCII, and shrink in turn.
   changed["normalizer"] = json::parse(R"({"type": "Sequence", "normalizers": [
     {"type": "Replace", "pattern": {"String": "aaa"}, "content": "\u212A"}, {"type": "NFC"}]})");
   EXPECT_EQ(fewest_of(changed), 4000 / 20U);

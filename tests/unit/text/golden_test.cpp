@@ -1,5 +1,5 @@
-// Ids and texts must equal, one for one, what Hugging Face's own implementation gave when
-// tests/golden/tokenizers/make.mjs wrote the golden files.
+// Ids and texts must equal those of Hugging Face's own implementation, which tests/golden/tokenizers/make.mjs
+// wrote to the golden files.
 
 #include "services/gateway/text/detokenizer.hpp"
 #include "services/gateway/text/tokenizer.hpp"
@@ -25,9 +25,8 @@ namespace {
 
 std::string bytes_of_hex(const std::string& hex) {
   std::string out;
-  for (std::size_t i = 0; i < hex.size(); i += 2) {
+  for (std::size_t i = 0; i < hex.size(); i += 2)
     out += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  }
   return out;
 }
 
@@ -43,9 +42,8 @@ std::vector<std::string> texts() {
 
 std::string written(const std::vector<std::int32_t>& ids, const tokenizer& t) {
   std::string out;
-  for (const auto id : ids) {
+  for (const auto id : ids)
     out += std::to_string(id) + "[" + t.id_to_token(id) + "] ";
-  }
   return out;
 }
 
@@ -56,14 +54,14 @@ void expect_decodes(const std::shared_ptr<const tokenizer>& t, const std::vector
   std::string joined;
   for (const auto id : ids) {
     const auto piece = stream.push(id);
-    // Valid UTF-8 is what nlohmann's dump does not throw for.
+    // nlohmann's dump throws for invalid UTF-8.
     EXPECT_NO_THROW(nlohmann::json(piece).dump()) << written(ids, *t);
     joined += piece;
   }
   EXPECT_EQ(joined + stream.flush(), expected) << written(ids, *t);
 }
 
-/// Cuts the ids in two wherever the first part alone has its text whole: the second adds the rest.
+/// Cuts the ids in two wherever the first part has complete text: the second part adds the rest.
 void expect_continues(const std::shared_ptr<const tokenizer>& t, const std::vector<std::int32_t>& ids,
                       bool skip, const std::string& expected) {
   constexpr std::size_t most = 64; // of a long text's
@@ -72,14 +70,12 @@ void expect_continues(const std::shared_ptr<const tokenizer>& t, const std::vect
   std::string head;
   for (std::size_t cut = 1; cut <= std::min(most, ids.size()); ++cut) {
     head += stream.push(ids[cut - 1]);
-    if (head != t->decode(all.first(cut), skip)) {
+    if (head != t->decode(all.first(cut), skip))
       continue;
-    }
     detokenizer rest(t, skip, all.first(cut));
     std::string tail;
-    for (const auto id : all.subspan(cut)) {
+    for (const auto id : all.subspan(cut))
       tail += rest.push(id);
-    }
     EXPECT_EQ(head + tail + rest.flush(), expected) << cut << " of " << written(ids, *t);
   }
 }
@@ -111,20 +107,17 @@ class published_vocabulary : public testing::TestWithParam<std::string> {};
 
 TEST_P(published_vocabulary, gives_the_golden_ids) {
   const auto dir = vocabulary_dir(GetParam());
-  if (!dir) {
+  if (!dir)
     TROUPE_SKIP_UNFETCHED("the vocabulary of " + GetParam());
-  }
   // The goldens are of tokenizer.json alone.
   expect_golden(tokenizer::parse(read_file(*dir / "tokenizer.json"), "", GetParam()), GetParam());
 }
 
-// What transformers gives for an empty text: the ends of tokenizer.json or, for some classes, of the
-// configuration.
+// transformers' ids for an empty text: the ends of tokenizer.json or, for some classes, of the configuration.
 TEST_P(published_vocabulary, adds_the_ends_that_its_class_adds) {
   const auto dir = vocabulary_dir(GetParam());
-  if (!dir) {
+  if (!dir)
     TROUPE_SKIP_UNFETCHED("the vocabulary of " + GetParam());
-  }
   const auto of_file =
       nlohmann::json::parse(read_lines(golden_dir / "ids" / (GetParam() + ".jsonl")).front()).at(0);
   constexpr std::int32_t begin_of_sentence = 0; // DeepSeek's; its tokenizer.json adds none
@@ -136,9 +129,8 @@ TEST_P(published_vocabulary, adds_the_ends_that_its_class_adds) {
 std::vector<std::string> names() {
   std::vector<std::string> out;
   const auto json = nlohmann::json::parse(read_file(golden_dir / "vocabularies.json"));
-  for (const auto& [name, version] : json.items()) {
+  for (const auto& [name, version] : json.items())
     out.push_back(name);
-  }
   return out;
 }
 
@@ -150,9 +142,8 @@ class sentencepiece_model : public testing::TestWithParam<std::string> {};
 TEST_P(sentencepiece_model, gives_the_golden_ids) {
   const auto model = std::filesystem::path(TROUPE_SOURCE_DIR) / "../shared/tokenizers/spm"
                      / (GetParam().substr(std::string("spm-").size()) + ".model");
-  if (!std::filesystem::exists(model)) {
+  if (!std::filesystem::exists(model))
     GTEST_SKIP() << "no " << model << " beside the checkout";
-  }
   const auto file =
       std::filesystem::temp_directory_path() / (GetParam() + "." + std::to_string(::getpid()) + ".json");
   const auto command =

@@ -1,4 +1,4 @@
-// What a template process keeps: the model's own templates, and nothing of what comes with requests.
+// What a template process keeps: the model's own templates, and nothing from requests.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -13,7 +13,7 @@ namespace troupe::text {
 
 namespace {
 
-/// An integer that a Python expression over jinja_environment.py's names gives.
+/// The integer value of a Python expression over jinja_environment.py's names.
 long evaluate(const std::string& expression) {
   const auto state = PyGILState_Ensure();
   PyObject* const module = PyImport_ImportModule("troupe_jinja_environment");
@@ -22,25 +22,23 @@ long evaluate(const std::string& expression) {
       names == nullptr ? nullptr : PyRun_String(expression.c_str(), Py_eval_input, names, names);
   const long result = value == nullptr ? -1 : PyLong_AsLong(value);
   const bool failed = PyErr_Occurred() != nullptr;
-  if (failed) {
+  if (failed)
     PyErr_Print();
-  }
   Py_XDECREF(value);
   Py_XDECREF(module);
   PyGILState_Release(state);
-  if (failed) {
+  if (failed)
     throw std::runtime_error(expression);
-  }
   return result;
 }
 
-/// Compiled templates that are there, wherever.
+/// The number of compiled templates alive.
 long living_templates() {
   return evaluate("[__import__('gc').collect(), sum(isinstance(one, jinja2.Template) for one in "
                   "__import__('gc').get_objects())][1]");
 }
 
-/// What a request comes to, with the conversation of one user who says "hi".
+/// The answer to a request, with the conversation of one user who says "hi".
 template_answer ask(const python_renderer& python, const std::string& task, bool keep,
                     const std::string& source) {
   return python.answer(

@@ -1,6 +1,6 @@
-// What a normalizer makes longer, at every place of a text: ids must equal those that Hugging Face's own
-// implementation gave when tests/golden/tokenizers/lengthened.mjs wrote the golden file. It prints the ids of
-// a single code point.
+// Characters that a normalizer lengthens, at every place of a text: ids must equal those of Hugging Face's
+// own implementation, which tests/golden/tokenizers/lengthened.mjs wrote to the golden file. That script also
+// prints the ids of a single code point.
 
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/gateway/text/unicode.hpp"
@@ -34,8 +34,8 @@ std::string block_name(char32_t code_point) {
   return {digits, end};
 }
 
-/// Whether a block is tried in this build. Sanitizers look at code, not at tables, and cost tenfold: their
-/// builds try every eighth block.
+/// Whether a block is tested in this build. Sanitizers check code, not tables, and are ten times slower:
+/// their builds test every eighth block.
 bool is_tried(const std::string& block) {
 #if defined(TROUPE_SANITIZED)
   return std::stoul(block, nullptr, 16) % 8 == 0;
@@ -46,9 +46,8 @@ bool is_tried(const std::string& block) {
 
 /// The place's text with the character in it.
 std::string put(std::string place, const std::string& character) {
-  for (auto at = place.find("{}"); at != std::string::npos; at = place.find("{}", at + character.size())) {
+  for (auto at = place.find("{}"); at != std::string::npos; at = place.find("{}", at + character.size()))
     place.replace(at, 2, character);
-  }
   return place;
 }
 
@@ -71,9 +70,8 @@ json hashes(const tokenizer& t, const json& ranges) {
         add(hash, -1);
         const auto text = put(place, character);
         try {
-          for (const auto id : t.encode(text, false)) {
+          for (const auto id : t.encode(text, false))
             add(hash, id);
-          }
         } catch (const std::exception& e) {
           ADD_FAILURE() << "'" << text << "': " << e.what();
         }
@@ -84,7 +82,7 @@ json hashes(const tokenizer& t, const json& ranges) {
 }
 
 void expect_hashes(const json& got, const json& expected) {
-  size_t tried = 0;
+  std::size_t tried = 0;
   for (const auto& [block, hash] : expected.items()) {
     if (!is_tried(block))
       continue;
@@ -95,7 +93,7 @@ void expect_hashes(const json& got, const json& expected) {
   EXPECT_EQ(got.size(), tried);
 }
 
-// The report of the bug: two characters of which NFC makes four, before a regular expression that parts them.
+// A reported bug: NFC makes four characters of two, before a regular expression that separates them.
 TEST(lengthened, a_first_character_that_nfc_decomposes) {
   auto j = golden().at("base");
   j["normalizer"] = golden().at("normalizers").at("NFC");
@@ -121,9 +119,8 @@ TEST_P(lengthened_text, gives_the_golden_ids) {
 
 std::vector<std::string> keys_of(const json& object) {
   std::vector<std::string> out;
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& [key, value] : object.items())
     out.push_back(key);
-  }
   return out;
 }
 
@@ -134,10 +131,10 @@ class lengthened_published_text : public testing::TestWithParam<std::string> {};
 
 TEST_P(lengthened_published_text, gives_the_golden_ids) {
   const auto dir = vocabulary_dir(GetParam());
-  if (!dir) {
+  if (!dir)
     TROUPE_SKIP_UNFETCHED("the vocabulary of " + GetParam());
-  }
-  expect_hashes(hashes(*tokenizer::load(*dir), golden().at("points").at("published")),
+  expect_hashes(hashes(*tokenizer::parse(read_file(*dir / "tokenizer.json"), "", GetParam()),
+                       golden().at("points").at("published")),
                 golden().at("published").at(GetParam()));
 }
 

@@ -1,3 +1,4 @@
+// A small tokenizer.json for tests.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What a template process cannot do even where a template breaks out of Jinja2's sandbox into Python.
+// What a template process cannot do even if a template escapes from Jinja2's sandbox into Python.
 #include "services/gateway/text/chat_template.hpp"
 #include "services/gateway/text/template_processes.hpp"
 #include "tests/unit/text/template_programs.hpp"
@@ -23,7 +23,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// What Python's `expression` comes to in a confined process.
+/// The value of Python's `expression` in a confined process.
 std::string escaped(const std::string& before, const std::string& expression, bool filtered = true) {
   const auto quoted = [](const std::string& text) { return " \"" + text + "\""; };
   const std::string command = TROUPE_ESCAPED_TEMPLATE + quoted(before) + quoted(expression)
@@ -31,9 +31,8 @@ std::string escaped(const std::string& before, const std::string& expression, bo
   FILE* const output = popen(command.c_str(), "r");
   std::string text;
   std::array<char, 4096> part{};
-  for (std::size_t got = 0; (got = fread(part.data(), 1, part.size(), output)) > 0;) {
+  for (std::size_t got = 0; (got = fread(part.data(), 1, part.size(), output)) > 0;)
     text.append(part.data(), got);
-  }
   const int status = pclose(output);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : "status " + std::to_string(status) + text;
 }
@@ -45,22 +44,19 @@ TEST(template_confinement, python_still_computes) {
 TEST(template_confinement, files_are_out_of_reach) {
   for (const char* attempt : {"open('/etc/passwd')", "open('/tmp/troupe-escaped', 'w')", "os.listdir('/')",
                               "os.stat('/etc/passwd')", "os.mkdir('/tmp/troupe-escaped')",
-                              "os.unlink('/tmp/troupe-escaped')", "os.open('/proc/self/mem', os.O_RDWR)"}) {
+                              "os.unlink('/tmp/troupe-escaped')", "os.open('/proc/self/mem', os.O_RDWR)"})
     EXPECT_THAT(escaped("import os", attempt), StartsWith("PermissionError(1")) << attempt;
-  }
 }
 
 TEST(template_confinement, the_network_is_out_of_reach) {
-  for (const char* attempt : {"socket.socket()", "socket.socket(socket.AF_UNIX)", "socket.socketpair()"}) {
+  for (const char* attempt : {"socket.socket()", "socket.socket(socket.AF_UNIX)", "socket.socketpair()"})
     EXPECT_THAT(escaped("import socket", attempt), StartsWith("PermissionError(1")) << attempt;
-  }
 }
 
 TEST(template_confinement, other_processes_are_out_of_reach) {
   for (const char* attempt : {"os.fork()", "os.execv('/bin/true', ['true'])", "os.kill(os.getppid(), 9)",
-                              "os.posix_spawn('/bin/true', ['true'], {})", "os.memfd_create('x')"}) {
+                              "os.posix_spawn('/bin/true', ['true'], {})", "os.memfd_create('x')"})
     EXPECT_THAT(escaped("import os", attempt), StartsWith("PermissionError(1")) << attempt;
-  }
 }
 
 TEST(template_confinement, limits_stay_and_nothing_new_is_executed) {
@@ -73,9 +69,8 @@ TEST(template_confinement, limits_stay_and_nothing_new_is_executed) {
 
 TEST(template_confinement, without_a_filter_limits_refuse_files_and_sockets) {
   const std::string missing = "without seccomp: Operation not permitted: ";
-  for (const char* attempt : {"open('/etc/passwd')", "open('/tmp/troupe-escaped', 'w')", "socket.socket()"}) {
+  for (const char* attempt : {"open('/etc/passwd')", "open('/tmp/troupe-escaped', 'w')", "socket.socket()"})
     EXPECT_THAT(escaped("import socket", attempt, false), StartsWith(missing + "OSError(24")) << attempt;
-  }
 }
 
 /// The hour of the day in this process.

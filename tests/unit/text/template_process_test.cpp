@@ -1,4 +1,4 @@
-// What a template may do to the process that renders it, and what becomes of other requests meanwhile.
+// Templates that harm the process that renders them, and their effect on other requests.
 #include "services/gateway/text/chat_template.hpp"
 #include "services/gateway/text/template_processes.hpp"
 #include "services/gateway/text/text_error.hpp"
@@ -44,7 +44,7 @@ class kept_log {
     changed_.notify_all();
   }
 
-  /// Waits for a line with this in it; the line, or nothing after ten seconds.
+  /// Waits for a line that contains this; returns the line, or nothing after ten seconds.
   std::string await(const std::string& what) {
     std::unique_lock lock(mutex_);
     std::string found;
@@ -71,7 +71,7 @@ class kept_log {
   std::vector<std::string> lines_;
 };
 
-/// A pool of its own for each test, and a model with a well-behaved template.
+/// A separate pool for each test, and a model with a harmless template.
 class hostile_template : public testing::Test {
  protected:
   void start(template_process_options options = {}) {
@@ -80,7 +80,7 @@ class hostile_template : public testing::Test {
     model_ = std::make_unique<const chat_template>(processes_, well_behaved);
   }
 
-  /// What a request that brings this template gets.
+  /// The result of a request with this template.
   std::string render(const std::string& source, std::chrono::milliseconds limit = 5s) const {
     return model_->render({.messages = one_user, .source = source, .time_limit = limit});
   }
@@ -91,7 +91,7 @@ class hostile_template : public testing::Test {
     expect_works();
   }
 
-  /// Others get their prompts: nothing waits for the deadline of somebody else.
+  /// Others get their prompts, without waiting for another request's deadline.
   void expect_works() const {
     const auto begin = steady_clock::now();
     EXPECT_EQ(model_->render({.messages = one_user}), "hi");
@@ -107,8 +107,7 @@ TEST_F(hostile_template, one_that_computes_without_end_is_killed_at_the_deadline
   start();
   const auto late = "rendering the chat template takes more than 300 ms";
   const auto begin = steady_clock::now();
-  // In C code of Python, which nothing interrupts: when it is compiled, since it is constant, and when it
-  // runs.
+  // In C code of Python, which cannot be interrupted: at compilation, since it is constant, and at run time.
   expect_refused("{{ 9**(9**9) }}", late, 300ms);
   expect_refused("{{ messages | length + 8 ** (9**9) }}", late, 300ms);
   // In Python's own code.
@@ -142,52 +141,47 @@ TEST_F(hostile_template, deep_recursion_ends) {
   start();
   expect_refused("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", "RecursionError");
   std::string nested = "1";
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 20'000; ++i)
     nested = "(" + nested + ")";
-  }
   EXPECT_THROW(render("{{ " + nested + " }}"), template_error);
   expect_works();
 }
 
 TEST_F(hostile_template, megabytes_of_output_are_a_prompt_until_they_are_too_many) {
   start();
-  constexpr auto limit = 30s; // this is of size, not of time
+  constexpr auto limit = 30s; // this limits size, not time
   EXPECT_EQ(render("{{ 'a' * (32 * 2**20) }}", limit), std::string(32UL << 20U, 'a'));
   expect_refused("{{ 'a' * (64 * 2**20 + 1) }}", "the rendered prompt is over 64 MiB", limit);
   expect_refused("{{ 'ü' * (32 * 2**20 + 1) }}", "the rendered prompt is over 64 MiB", limit);
   expect_refused("{{ raise_exception('a' * (64 * 2**20)) }}", "fails with a message of over 64 KiB", limit);
 }
 
-/// The processes of this one that run this program.
+/// Child processes of this one that run this program.
 std::vector<pid_t> children() {
   std::vector<pid_t> out;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream of_task(task.path() / "children");
-    for (pid_t pid = 0; of_task >> pid;) {
+    for (pid_t pid = 0; of_task >> pid;)
       out.push_back(pid);
-    }
   }
   return out;
 }
 
-/// Whether something that no event tells of comes true within ten seconds.
+/// Whether a condition without an event becomes true within ten seconds.
 template <class F>
 bool await(F&& is_true) {
-  for (const auto begin = steady_clock::now(); steady_clock::now() - begin < 10s; std::this_thread::yield()) {
-    if (is_true()) {
+  for (const auto begin = steady_clock::now(); steady_clock::now() - begin < 10s; std::this_thread::yield())
+    if (is_true())
       return true;
-    }
-  }
   return false;
 }
 
-/// Ticks of the clock, mostly of 10 ms, that a process has computed.
+/// CPU time of a process in clock ticks, mostly of 10 ms.
 long computed(pid_t pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string word;
-  for (int field = 1; field < 14; ++field) {
+  for (int field = 1; field < 14; ++field)
     stat >> word;
-  }
   long ticks = 0;
   stat >> ticks;
   return ticks;
@@ -215,9 +209,8 @@ TEST_F(hostile_template, one_that_dies_idle_costs_nobody_anything) {
   for (int round = 0; round < 3; ++round) {
     const auto victims = children();
     ASSERT_FALSE(victims.empty());
-    for (const auto pid : victims) {
+    for (const auto pid : victims)
       kill(pid, SIGKILL);
-    }
     EXPECT_TRUE(await([&] {
       const auto now = children();
       return std::none_of(victims.begin(), victims.end(),
@@ -232,9 +225,8 @@ TEST_F(hostile_template, others_render_while_one_hangs) {
   start({.most = 2});
   expect_works();
   std::thread hanging([&] { EXPECT_THROW(render("{{ 9**(9**9) }}", 2s), template_error); });
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 20; ++i)
     expect_works();
-  }
   hanging.join();
 }
 
@@ -242,7 +234,7 @@ TEST_F(hostile_template, waiting_for_one_ends_in_time_and_is_not_the_clients_fau
   start({.most = 1});
   std::thread hanging([&] { EXPECT_THROW(render("{{ 9**(9**9) }}", 2s), template_error); });
   std::string refusal;
-  EXPECT_TRUE(await([&] { // until the other one has the process
+  EXPECT_TRUE(await([&] { // until the other request has the process
     try {
       render(well_behaved, 100ms);
     } catch (const text_unavailable& e) {
@@ -262,18 +254,16 @@ TEST_F(hostile_template, there_are_no_more_than_asked_for_and_none_before_one_is
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) {
+      for (int i = 0; i < 50; ++i)
         EXPECT_EQ(chat.render({.messages = one_user}), "hi");
-      }
     });
   }
-  for (auto& one : threads) {
+  for (auto& one : threads)
     one.join();
-  }
   EXPECT_LE(children().size(), 3U);
 }
 
-/// A program in place of the real one: a script of Python whose descriptor 3 is the gateway's.
+/// Replaces the real program: a Python script whose descriptor 3 is the gateway's.
 class other_program : public hostile_template {
  protected:
   other_program()
@@ -323,9 +313,8 @@ TEST_F(other_program, an_answer_that_nobody_asked_for_is_nobodys) {
   const auto processes = start_script("say(b'ready', b'')\ns.recv(999)\n"
                                       "one = struct.pack('=3I', 2, 6, 4) + b'prompt'\n"
                                       "s.sendall(one + b'mine' + one + b'none')\ntime.sleep(60)\n");
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 3; ++i)
     EXPECT_EQ(processes->ask({.task = "render", .keep = "0"}, 5s).text, "mine");
-  }
   EXPECT_NE(log_->await("it died while it had nothing to do"), "");
 }
 
@@ -335,9 +324,8 @@ TEST_F(other_program, one_that_cannot_start_is_an_error_at_once_and_tried_ever_m
               ThrowsMessage<text_error>(HasSubstr("no Jinja2 here")));
   EXPECT_NE(log_->await("template-process-failed"), "");
   const auto begin = steady_clock::now();
-  while (steady_clock::now() - begin < 1s) {
+  while (steady_clock::now() - begin < 1s)
     EXPECT_THROW(processes->ask({.task = "render", .keep = "0"}, 100ms), text_unavailable);
-  }
   EXPECT_LE(log_->count("template-process-failed"), 7U) << "pauses of 0, 50, 100, 200, 400 ms and more";
 }
 

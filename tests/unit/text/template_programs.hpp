@@ -1,4 +1,4 @@
-// Template processes for tests: the real program, where the build put it.
+// Template processes for tests: the real program in the build folder.
 #pragma once
 
 #include "services/gateway/text/template_processes.hpp"
@@ -13,7 +13,7 @@ inline template_process_options real_program(template_process_options options = 
   return options;
 }
 
-/// Those that tests share which do not harm them.
+/// A shared pool for harmless templates.
 inline const std::shared_ptr<template_processes>& shared_processes() {
   static const auto instance = std::make_shared<template_processes>(real_program());
   return instance;

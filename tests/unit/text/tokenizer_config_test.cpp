@@ -1,4 +1,4 @@
-// What tokenizer_config.json and special_tokens_map.json add to a tokenizer.json.
+// The additions of tokenizer_config.json and special_tokens_map.json to a tokenizer.json.
 
 #include "services/gateway/text/text_error.hpp"
 #include "services/gateway/text/tokenizer.hpp"
@@ -96,17 +96,28 @@ TEST(tokenizer_config, a_token_that_is_to_be_added_must_be_there) {
   EXPECT_THAT(parse(llama)->encode("a", true), ElementsAre(0)); // no bos_token at all
   auto unknown = llama;
   unknown["bos_token"] = "<bos>";
-  EXPECT_THAT([&] { parse(unknown); },
-              ThrowsMessage<text_error>(
-                  "model/tokenizer_config.json: /: add_bos_token is true, and '<bos>' is not in "
-                  "the vocabulary"));
-  // The class adds it where only the other end is spoken of.
-  const json by_class = {
-      {"tokenizer_class", "LlamaTokenizerFast"}, {"add_eos_token", false}, {"bos_token", "<bos>"}};
-  EXPECT_THAT([&] { parse(by_class); },
-              ThrowsMessage<text_error>(
-                  "model/tokenizer_config.json: /: bos_token is added by LlamaTokenizerFast, and '<bos>' is "
-                  "not in the vocabulary"));
+  EXPECT_THAT(parse(unknown)->encode("a", true), ElementsAre(10, 0))
+      << "a special token that is named is added";
+  unknown.erase("bos_token");
+  unknown["added_tokens_decoder"] = json::object();
+  EXPECT_THAT(
+      [&] {
+        parse(unknown, {{"bos_token", "<bos>"}});
+      },
+      ThrowsMessage<text_error>(
+          "model/tokenizer_config.json: /: add_bos_token is true, and '<bos>' is not in "
+          "the vocabulary"));
+  // The class adds it if only the other end is configured.
+  const json by_class = {{"tokenizer_class", "LlamaTokenizerFast"},
+                         {"add_eos_token", false},
+                         {"added_tokens_decoder", json::object()}};
+  EXPECT_THAT(
+      [&] {
+        parse(by_class, {{"bos_token", "<bos>"}});
+      },
+      ThrowsMessage<text_error>(
+          "model/tokenizer_config.json: /: bos_token is added by LlamaTokenizerFast, and '<bos>' is "
+          "not in the vocabulary"));
 }
 
 TEST(tokenizer_config, of_added_tokens_that_become_equal_the_first_is_found) {
@@ -121,6 +132,60 @@ TEST(tokenizer_config, of_added_tokens_that_become_equal_the_first_is_found) {
   file["added_tokens"] = {added("Tok", false), added("TOK", true),
                           added("tOK", true)}; // special ones come first
   EXPECT_THAT(parse({}, {}, file)->encode("tok", false), ElementsAre(9));
+}
+
+json listed(const char* content, bool special, bool strip_left = false) {
+  return {{"content", content}, {"special", special},  {"lstrip", strip_left},
+          {"rstrip", false},    {"normalized", false}, {"single_word", false}};
+}
+
+TEST(tokenizer_config, adds_the_tokens_that_tokenizer_json_lacks) {
+  const json config = {
+      {"added_tokens_decoder",
+       {{"9", listed("<tag>", false)}, {"10", listed("<eot>", false)}, {"8", listed("<s>", true)}}},
+      {"eos_token", "<eot>"},
+      {"additional_special_tokens", {"<x>"}}};
+  const auto t = parse(config);
+  EXPECT_THAT(t->encode("a<eot><x><tag>", false), ElementsAre(0, 10, 11, 9));
+  EXPECT_TRUE(t->is_special(10)) << "which is named";
+  EXPECT_TRUE(t->is_special(11));
+  EXPECT_FALSE(t->is_special(9));
+  EXPECT_EQ(t->eos_id(), 10);
+  EXPECT_THAT(t->differences(), ElementsAre("model/tokenizer_config.json: 2 tokens that tokenizer.json lacks "
+                                            "('<eot>', '<x>')"));
+}
+
+TEST(tokenizer_config, gives_the_flags_of_added_tokens) {
+  const auto t =
+      parse({{"added_tokens_decoder", {{"9", listed("<tag>", true, true)}, {"8", listed("<s>", false)}}}});
+  EXPECT_TRUE(t->is_special(9));
+  EXPECT_TRUE(t->is_special(8)) << "as tokenizer.json says";
+  EXPECT_THAT(t->encode("a  <tag>", false), ElementsAre(0, 9)) << "it takes the blanks on its left";
+  EXPECT_THAT(t->differences(),
+              ElementsAre("model/tokenizer_config.json: 1 tokens that tokenizer.json gives other "
+                          "flags ('<tag>')"));
+}
+
+TEST(tokenizer_config, that_says_the_same_is_no_difference) {
+  EXPECT_TRUE(parse({{"added_tokens_decoder", {{"9", listed("<tag>", false)}, {"8", listed("<s>", true)}}},
+                     {"bos_token", "<s>"}})
+                  ->differences()
+                  .empty());
+}
+
+TEST(tokenizer_config, special_tokens_that_are_only_named_are_added_tokens) {
+  const auto t = parse({{"pad_token", "ab"}, {"mask_token", {{"content", "<mask>"}, {"lstrip", true}}}});
+  EXPECT_THAT(t->encode("b ab <mask>", false), ElementsAre(1, 2, 3, 10));
+  EXPECT_TRUE(t->is_special(3)) << "an entry of the model becomes one";
+}
+
+TEST(tokenizer_config, of_an_older_folder_has_its_tokens_in_added_tokens_json) {
+  const auto t = tokenizer::parse(small_tokenizer().dump(), "", "model", json{{"eos_token", "<end>"}}.dump(),
+                                  json{{"<end>", 10}, {"<more>", 11}, {"<other>", 9}}.dump());
+  EXPECT_THAT(t->encode("a<end><more><tag>", false), ElementsAre(0, 10, 11, 9));
+  EXPECT_TRUE(t->is_special(10));
+  EXPECT_FALSE(t->is_special(11));
+  EXPECT_EQ(t->token_to_id("<other>"), std::nullopt) << "its id is another token's in tokenizer.json";
 }
 
 } // namespace

@@ -41,20 +41,22 @@ TEST(tokenizer, knows_its_vocabulary) {
   const auto t =
       parse(small_tokenizer(), R"({"bos_token": "<s>", "eos_token": {"content": "<tag>"}, "pad_token": null,
                                              "unk_token": "nowhere"})");
-  EXPECT_EQ(t->vocab_size(), 10);
+  EXPECT_EQ(t->vocab_size(), 11) << "a special token that is only named is one";
   EXPECT_EQ(t->token_to_id("Ġab"), 4);
   EXPECT_EQ(t->token_to_id("<tag>"), 9);
   EXPECT_EQ(t->token_to_id("zz"), std::nullopt);
   EXPECT_EQ(t->id_to_token(4), "Ġab");
-  EXPECT_EQ(t->id_to_token(10), "");
+  EXPECT_EQ(t->id_to_token(10), "nowhere");
+  EXPECT_EQ(t->id_to_token(11), "");
   EXPECT_EQ(t->id_to_token(-1), "");
   EXPECT_TRUE(t->is_special(8));
+  EXPECT_TRUE(t->is_special(10));
   EXPECT_FALSE(t->is_special(9));
   EXPECT_FALSE(t->is_special(0));
   EXPECT_EQ(t->bos_id(), 8);
   EXPECT_EQ(t->eos_id(), 9);
   EXPECT_EQ(t->pad_id(), std::nullopt);
-  EXPECT_EQ(t->unk_id(), std::nullopt);
+  EXPECT_EQ(t->unk_id(), 10);
 }
 
 TEST(tokenizer, gives_the_bytes_of_single_tokens) {
@@ -105,21 +107,19 @@ TEST(tokenizer, encodes_from_many_threads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      for (int k = 0; k < 200; ++k) {
+      for (int k = 0; k < 200; ++k)
         EXPECT_EQ(t->encode("ab ab a b<tag>\n", true), expected);
-      }
     });
   }
-  for (auto& thread : threads) {
+  for (auto& thread : threads)
     thread.join();
-  }
 }
 
 TEST(tokenizer, a_word_means_the_same_when_seen_again) {
   const auto t = parse(small_tokenizer());
   std::string text;
   std::vector<std::int32_t> expected;
-  for (int i = 0; i < 50'000; ++i) { // more words than are remembered
+  for (int i = 0; i < 50'000; ++i) { // more words than the cache holds
     const std::string word(static_cast<std::size_t>(1 + i % 40), i % 3 == 0 ? 'a' : 'b');
     const auto ids = t->encode(word + "\n", false);
     text += word + "\n";
@@ -213,7 +213,7 @@ json step(const char* text) {
   return json::parse(text);
 }
 
-// More than json_view allows, and no more than json::dump, which is recursive, can write in a build with
+// Deeper than json_view allows, yet not too deep for json::dump, which is recursive, in a build with
 // sanitizers.
 json nested(const char* list) {
   constexpr int depth = 200;

@@ -1,4 +1,4 @@
-// Normal forms against utf8proc's own, and how much they shorten a text.
+// Normal forms compared with utf8proc's, and how much they shorten a text.
 #include "services/gateway/text/unicode.hpp"
 #include "services/gateway/text/work_limit.hpp"
 
@@ -37,25 +37,22 @@ std::string utf8(char32_t value) {
   return out;
 }
 
-/// All that have a meaning in Unicode; others are left alone.
+/// All assigned characters; the others never change.
 std::vector<std::string> all_characters() {
   std::vector<std::string> out;
   for (char32_t c = 1; c < 0x110000; ++c) {
     const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
     if (category != UTF8PROC_CATEGORY_CN && category != UTF8PROC_CATEGORY_CO
-        && category != UTF8PROC_CATEGORY_CS) {
+        && category != UTF8PROC_CATEGORY_CS)
       out.push_back(utf8(c));
-    }
   }
   return out;
 }
 
 TEST(unicode, every_character_becomes_what_the_library_makes_of_it) {
-  for (const auto& c : all_characters()) {
-    for (const auto form : forms) {
+  for (const auto& c : all_characters())
+    for (const auto form : forms)
       ASSERT_EQ(normalize(c, form), of_library(c, form)) << c;
-    }
-  }
 }
 
 TEST(unicode, marks_are_ordered_as_the_library_orders_them) {
@@ -66,23 +63,19 @@ TEST(unicode, marks_are_ordered_as_the_library_orders_them) {
   std::mt19937 random{1}; // NOLINT: the same texts each time
   for (int i = 0; i < 3000; ++i) {
     std::string text;
-    for (int k = 0; k < 40; ++k) {
+    for (int k = 0; k < 40; ++k)
       append_utf8(text, some[random() % some.size()]);
-    }
-    for (const auto form : forms) {
+    for (const auto form : forms)
       ASSERT_EQ(normalize(text, form), of_library(text, form)) << text;
-    }
   }
 }
 
 TEST(unicode, millions_of_marks_take_no_square_of_time) {
   std::string text = "a";
-  for (const char32_t mark : {U'\u0301', U'\u0316'}) { // all of the first behind all of the second
-    for (int i = 0; i < 1'000'000; ++i) {
+  for (const char32_t mark : {U'\u0301', U'\u0316'}) // all of the first mark after all of the second
+    for (int i = 0; i < 1'000'000; ++i)
       append_utf8(text, mark);
-    }
-  }
-  // The square would be hours; the limit is looked at on the way, but not while marks are ordered.
+  // Quadratic time would be hours; the limit is checked on the way, but not while marks are sorted.
   const limited_work limit(std::chrono::minutes{1}, nullptr);
   const auto ordered = normalize(text, normal_form::nfd);
   EXPECT_EQ(ordered.size(), text.size());
@@ -90,8 +83,8 @@ TEST(unicode, millions_of_marks_take_no_square_of_time) {
   EXPECT_EQ(ordered.substr(ordered.size() - 2), "\u0301");
 }
 
-/// The longest text of which one character's parts are made: for each part the longest of the characters that
-/// become it alone.
+/// The longest text from which one character's parts are made: for each part the longest of the characters
+/// that become that part alone.
 class longest_sources {
  public:
   explicit longest_sources(normal_form decomposing) : decomposing_(decomposing) {
@@ -104,9 +97,8 @@ class longest_sources {
   std::size_t of(const std::string& character) const {
     const auto parts = normalize(character, decomposing_);
     std::size_t sum = 0;
-    for (std::size_t at = 0; at < parts.size(); at += utf8_size(parts[at])) {
+    for (std::size_t at = 0; at < parts.size(); at += utf8_size(parts[at]))
       sum += longest_.at(parts.substr(at, utf8_size(parts[at])));
-    }
     return sum;
   }
 
@@ -122,9 +114,8 @@ TEST(unicode, a_normal_form_shortens_a_text_by_its_factor_at_most) {
     const longest_sources sources(decomposing);
     for (const auto& c : all_characters()) {
       EXPECT_GE(sources.of(c), c.size()) << c << " is no longer than what its parts may come from";
-      if (normalize(c, composing) == c || normalize(c, decomposing) == c) { // may stand in a normalized text
+      if (normalize(c, composing) == c || normalize(c, decomposing) == c) // may stand in a normalized text
         EXPECT_LE(sources.of(c), 4 * c.size()) << c;
-      }
     }
   }
   for (const auto& c : all_characters()) {

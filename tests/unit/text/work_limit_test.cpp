@@ -1,4 +1,4 @@
-// That tokenizing ends at its deadline and with its client, also within a pre-tokenizer and within one piece.
+// Tokenizing ends at its deadline and with its client, even within a pre-tokenizer and within one piece.
 #include "services/gateway/text/text_error.hpp"
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/gateway/text/work_limit.hpp"
@@ -27,7 +27,7 @@ std::shared_ptr<const tokenizer> with_pattern(const std::string& pattern) {
   return tokenizer::parse(json.dump(), "", "folder");
 }
 
-/// Takes time in the square of a text of one letter: at each place it looks to the end in vain.
+/// Takes quadratic time for a text of one letter: at each place it searches to the end in vain.
 constexpr const char* slow_pattern = "a+c|.";
 
 TEST(work_limit, ends_a_pre_tokenizer_whose_matches_are_each_within_their_limit) {
@@ -46,9 +46,8 @@ TEST(work_limit, ends_one_long_piece) {
   json.erase("pre_tokenizer"); // nothing cuts it
   const auto whole = tokenizer::parse(json.dump(), "", "folder");
   std::string text;
-  while (text.size() < 4UL << 20U) {
+  while (text.size() < 4UL << 20U)
     text += "ab"; // each pair is merged
-  }
   const limited_work limit(20ms, nullptr);
   EXPECT_THAT([&] { whole->encode(text, false); }, ThrowsMessage<text_error>("it takes more than 20 ms"));
 }
@@ -59,9 +58,8 @@ TEST(work_limit, ends_with_the_client) {
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
   std::atomic<bool> begun = false;
   std::thread client([&] {
-    while (!begun) {
+    while (!begun)
       std::this_thread::yield();
-    }
     *cancelled = true;
   });
   {

@@ -1,6 +1,6 @@
-// Exact integer products of int8 rows with quantized weights, for sets that have no kernel of their own: the
-// portable reference, and AVX-512 without dot products of bytes. Included by isa_kernels.cpp and
-// avx512_bf16_kernels.cpp only.
+// Exact integer products of int8 rows with quantized weights, for sets without a kernel of their own: the
+// portable reference, and AVX-512 without dot products of bytes. Included only by isa_kernels.cpp and
+// avx512_bf16_kernels.cpp.
 #pragma once
 
 #include "kernels/cpu/gemm/int8/rows.hpp"

@@ -1,18 +1,18 @@
-// int4 weights with group scales as bytes. Included by kernels of AVX-512 and AMX only.
+// Unpacks int4 weights with group scales to bytes. Included only by kernels of AVX-512 and AMX.
 #pragma once
 
 #include "kernels/cpu/gemm/int8/rows.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// The 16 columns' scales of a group, made for bytes that are multiplied two at a time: with u < 16 and |g| <
-/// 16, u · |g| stays below 256, so that a 16-bit product of two bytes with |g| holds both of theirs. Then (u
-/// − 8) · g is u · |g| − 8 |g|, or (u ^ 15) · |g| − 7 |g| where g < 0.
+/// The scales of a group's 16 columns, prepared for multiplying two bytes at a time. With u < 16 and |g| <
+/// 16, u · |g| stays below 256, so a 16-bit product of two bytes with |g| holds both results. Then (u − 8) ·
+/// g is u · |g| − 8 |g|, or (u ^ 15) · |g| − 7 |g| if g < 0.
 struct group_multiplier {
   __m512i magnitude; // |g| in every 16 bits
   __m512i raised;    // 4096 |g|
   __m512i sign;      // all ones where g < 0
-  __m512i offset;    // −8 |g| or −7 |g| in every byte, and what is added to it
+  __m512i offset;    // −8 |g| or −7 |g| in every byte, plus `added`
 
   /// @param added  to every product: 128 makes them unsigned
   explicit group_multiplier(const std::byte* scales, int added = 0) {
@@ -26,17 +26,17 @@ struct group_multiplier {
     magnitude = _mm512_and_si512(absolute, _mm512_set1_epi16(0x00ff));
     raised = _mm512_slli_epi16(absolute, 12);
     sign = _mm512_srai_epi16(g, 15);
-    // 8 |g| stays below 128: nothing reaches the next byte.
+    // 8 |g| stays below 128: no carry into the next byte.
     offset = _mm512_sub_epi8(_mm512_and_si512(absolute, sign), _mm512_slli_epi16(absolute, 3));
     offset = _mm512_add_epi8(offset, _mm512_set1_epi8(static_cast<char>(added)));
   }
 
-  /// The lower halves of `bytes` times g, less what makes them signed.
+  /// The lower halves of `bytes` times g, minus the offset that makes them signed.
   inline __attribute__((always_inline)) __m512i low(__m512i bytes) const {
     return _mm512_add_epi8(_mm512_mullo_epi16(half_bytes(bytes, 0x0f), magnitude), offset);
   }
 
-  /// The upper halves, which need not be shifted: 16 u · (4096 |g|) ends 16 bits higher.
+  /// The upper halves, which need no shift: 16 u · (4096 |g|) ends 16 bits higher.
   inline __attribute__((always_inline)) __m512i high(__m512i bytes) const {
     return _mm512_add_epi8(_mm512_mulhi_epu16(half_bytes(bytes, 0xf0), raised), offset);
   }
@@ -49,8 +49,8 @@ struct group_multiplier {
 };
 
 /// A block of 32 of K of an int4 panel as bytes, in the order of int8's panels: q · g + `Added`, where g is 1
-/// without groups. Calls `at_line(from)` before each line of 64 bytes is read. @returns what follows the
-/// block
+/// without groups. Calls `at_line(from)` before reading each line of 64 bytes.
+/// @returns the address after the block
 template <int Added, class AtLine>
 TROUPE_INLINE const std::byte* unpack_int4_block(const quant_panel& panel, std::size_t b, std::byte* out,
                                                  const AtLine& at_line) {

@@ -1,7 +1,7 @@
-// Integer products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
+// Integer products on AVX2. Included only by isa_kernels.cpp, for AVX2.
 //
-// Rows pass a part of a panel in blocks of as many as registers hold sums of, while the next part is fetched
-// into L1. Few rows go another way where there are panels enough (`gemm/runs_avx2.hpp`).
+// Rows use a part of a panel in blocks whose sums fit into registers, while the next part is prefetched into
+// L1. Few rows use `gemm/runs_avx2.hpp` if there are enough panels.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 5; // whose sums registers hold, of both halves
 
-/// Blocks of a part of a panel, 8 KiB: L1 holds it beside the next one and the rows that pass.
+/// Blocks of a part of a panel, 8 KiB: L1 holds it beside the next one and the rows.
 constexpr std::size_t part_blocks(packed_format format) {
   return format == packed_format::int8_channel ? 16 : 32;
 }
 
-/// Bytes of so many blocks from a panel's beginning on.
+/// Bytes of a panel's first N blocks.
 TROUPE_INLINE std::size_t bytes_of_blocks(const quant_panel& panel, std::size_t blocks) {
   return panel.format == packed_format::int8_channel ? blocks * int8_block_bytes : panel.layout.bytes(blocks);
 }
 
-/// How K is cut: into whole numbers of what a line of group scales leads, if there are any.
+/// How K is cut: in multiples of the blocks of a line of group scales, if there are any.
 TROUPE_INLINE panel_parts parts_of(const quant_panel& panel, std::size_t k) {
   const bool int8 = panel.format == packed_format::int8_channel;
   return {(int8 ? int8_row_sums(k) : k + block_k - 1) / block_k, part_blocks(panel.format),
           panel.layout.blocks_of_unit()};
 }
 
-/// Sums begin: of int8 with −128 Σ x, of int4 with nothing.
+/// Initialises sums: for int8 with −128 Σ x, for int4 with zero.
 template <std::size_t Rows>
 TROUPE_INLINE void begin_sums(const std::byte* a, std::size_t a_stride, std::size_t k, packed_format format,
                               float* c) {
@@ -44,7 +44,7 @@ TROUPE_INLINE void begin_sums(const std::byte* a, std::size_t a_stride, std::siz
   }
 }
 
-/// Sums become results, in place.
+/// Turns sums into results, in place.
 template <std::size_t Rows>
 TROUPE_INLINE void finish_sums(const std::byte* a, std::size_t a_stride, std::size_t k,
                                const quant_panel& panel, float* c) {
@@ -57,7 +57,7 @@ TROUPE_INLINE void finish_sums(const std::byte* a, std::size_t a_stride, std::si
   }
 }
 
-/// A part of K of one panel, in L1 beside the rows that pass it, and where the next part lies.
+/// A part of K of one panel, in L1 beside the rows, and the address of the next part.
 struct panel_part {
   const quant_panel& panel;
   std::size_t inputs; // K of the whole panel
@@ -70,7 +70,8 @@ struct panel_part {
   bool is_last() const { return from + count >= inputs; }
 };
 
-/// A block of rows passes, and fetches the next part from byte `skip` on, one line for `Lines` that it reads.
+/// Processes a block of rows, and prefetches the next part from byte `skip` on, one line for every `Lines`
+/// that it reads.
 template <std::size_t Rows, std::size_t Lines>
 TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const panel_part& part,
                                  std::size_t skip, float* c) {
@@ -83,9 +84,9 @@ TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const
                                    {part.next + skip});
 }
 
-/// Rows with one panel. The first two blocks of rows fetch a half of the next part each, so that memory is as
-/// busy in the second as in the first; a single block fetches all of it.
-/// @param next  the weights to multiply after it; nothing but fetched
+/// Rows with one panel. Each of the first two blocks of rows prefetches half of the next part, so that memory
+/// is equally busy in both; a single block prefetches all of it.
+/// @param next  the weights of the next product; only prefetched
 static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& panel, const panel_parts& cut, const std::byte* next,
                                 std::size_t k, float* c) {
@@ -118,7 +119,7 @@ static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::s
                                 std::size_t k, float* c) {
   const panel_parts cut = parts_of(first, k);
   for (std::size_t p = 0; p < panels; ++p) {
-    // Behind the last one what is multiplied next, or lines that are there or not.
+    // After the last panel come the weights of the next product, or lines that may not exist.
     const std::byte* behind =
         p + 1 == panels && next.first != nullptr ? next.first : first.next(p + 1).weights;
     avx2_panel_in_turns(a, a_stride, rows, first.next(p), cut, behind, k, c + p * rows * 16);

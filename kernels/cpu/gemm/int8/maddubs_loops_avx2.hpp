@@ -1,6 +1,6 @@
-// The loops of integer products on AVX2, which multiplies unsigned with signed bytes and adds pairs of them
-// in 16 bits (VPMADDUBSW): a few rows and a panel's 16 columns. Sums, int32 [Rows][16], are added to where
-// the results will be, `c`. Included by isa_kernels.cpp only, and there for AVX2 only.
+// The loops of integer products on AVX2, for a few rows and a panel's 16 columns. AVX2 multiplies unsigned
+// with signed bytes and adds pairs of products in 16 bits (VPMADDUBSW). Sums, int32 [Rows][16], are collected
+// in the place of the results, `c`. Included only by isa_kernels.cpp, for AVX2.
 #pragma once
 
 #include <cstdint>
@@ -30,21 +30,21 @@ TROUPE_INLINE vi row_bytes(const row_pointers<Rows>& rows, std::size_t r, std::s
   return broadcast_bytes(rows.at(r, offset));
 }
 
-/// A sum stays in its register, and what is added to it in the order of the program: integers may be added in
-/// any, and the compiler would rather keep many products and spill the sums.
+/// Keeps a sum in its register, and its additions in program order: the compiler may reorder integer
+/// additions, and would keep many products and spill the sums.
 TROUPE_INLINE void keep(vi& sum) {
   __asm__("" : "+x"(sum));
 }
 
-// int8: w + 128 times the narrow values of a row (`gemm/int8/narrow_rows_avx2.hpp`), −128 Σ x to take away
-// what that adds, and at the end what was cut off.
+// int8: w + 128 times the narrow values of a row (`gemm/int8/narrow_rows_avx2.hpp`), −128 Σ x to compensate,
+// and at the end the cut-off parts.
 
 /// w + 128 of four of K and 8 columns.
 TROUPE_INLINE vi unsigned_weights(const std::byte* from) {
   return _mm256_xor_si256(load_pairs(from), _mm256_set1_epi8(static_cast<char>(0x80)));
 }
 
-/// `count` of K, a multiple of 8, of a panel of int8.
+/// `count` of K, a multiple of 8, of an int8 panel.
 /// @param a      narrow values of the rows
 template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, const std::byte* from,
@@ -84,7 +84,7 @@ TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, co
       store_sums(c + r * 16 + h * 8, sums[r][h]);
 }
 
-/// The same of a part of a panel that is in L1, while the next part is fetched.
+/// The same for a part of a panel in L1, while the next part is prefetched.
 template <std::size_t Rows, std::size_t Lines>
 TROUPE_LOOP void avx2_int8_in_turn(const std::byte* a, std::size_t a_stride, const std::byte* from,
                                    std::size_t count, float* c, fetch_coming<Lines> fetch) {
@@ -97,8 +97,8 @@ TROUPE_INLINE std::uint32_t load_uint32(const std::byte* from) {
   return x;
 }
 
-/// c += what was cut off of the narrow values of a row, times a whole panel.
-/// @param fours  their number and what there is of each, as `int8_row_wide` says
+/// c += the cut-off parts of a row's values times a whole panel.
+/// @param fours  their number and data, as `int8_row_wide` describes
 TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weights, float* c) {
   const std::size_t count = load_uint32(fours);
   if (count == 0)
@@ -117,11 +117,11 @@ TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weight
   store_sums(c + 8, sums[1]);
 }
 
-// int4: a group's sum is kept in two parts of 16 bits: −8 Σ x of all 32, which takes away what making half
-// bytes unsigned adds, and u · x of 16 of them; and u · x of the other 16. With u = q + 8, every term of the
-// first is at most 8 · 127, done or not: 32 of them stay inside, and so do 16 · 15 · 127. Multiplying both
-// with the group's scale and adding them up is one instruction. A row's −8 Σ x are stored with zeros above
-// their 16 bits: both parts as they begin.
+// int4: a group's sum is kept in two parts of 16 bits. The first has −8 Σ x of all 32, which compensates for
+// making half bytes unsigned, and u · x of 16 of them; the second u · x of the other 16. With u = q + 8,
+// every term of the first is at most 8 · 127, with or without its u · x: 32 of them fit, and so do 16 · 15 ·
+// 127. Multiplying both with the group's scale and adding them up is one instruction. A row's −8 Σ x are
+// stored with zeros above their 16 bits: the initial value of both parts.
 
 /// block += u · x of four of K.
 TROUPE_INLINE void add_half_bytes(vi (&block)[halves], const vi (&u)[halves], vi x) {
@@ -149,7 +149,7 @@ TROUPE_INLINE void add_group(float* c, const vi (&block)[halves], const vi (&sca
 }
 
 /// block += u · x of eight of K, a line of weights.
-/// @param offset  where in the rows
+/// @param offset  place in the rows
 template <std::size_t Rows>
 TROUPE_INLINE void add_int4_line(const std::byte* line, const row_pointers<Rows>& rows, std::size_t offset,
                                  vi (&block)[Rows][halves]) {
@@ -185,9 +185,9 @@ TROUPE_INLINE void add_int4_block(const std::byte* from, row_pointers<Rows>& row
   offsets.advance(sizeof(std::int32_t));
 }
 
-/// `blocks` blocks of 32 of K from `k` on of a panel of int4; a line of group scales, if there are any, leads
-/// the first.
-/// @param a  the rows, from their beginning on, `inputs` long
+/// `blocks` blocks of 32 of K from `k` on of an int4 panel; a line of group scales, if there are any,
+/// precedes the first.
+/// @param a  the rows from their beginning, `inputs` long
 template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
                                     const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
@@ -213,8 +213,8 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
       fetch.scales();
     load_group_scales(line + (of_line >> group_bits) * 16, scales);
     const std::byte* from = line + scale_line_bytes + of_line * int4_block_bytes;
-    // A pointer that the compiler knows nothing about: else it loads weights into registers to mask them
-    // twice, where masks take them from memory (0.94 of the speed in L1).
+    // Hides the pointer's origin from the compiler, which would otherwise load weights into registers to mask
+    // them twice, although masks take them from memory (0.94 of the speed in L1).
     __asm__("" : "+r"(from));
     add_int4_block<Rows>(from, rows, offsets, scales, c, fetch);
     if (of_line == last_of_line)
@@ -222,7 +222,7 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
   }
 }
 
-/// The same of a part of a panel that is in L1, while the next part is fetched.
+/// The same for a part of a panel in L1, while the next part is prefetched.
 template <std::size_t Rows, std::size_t Lines>
 TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
                                    const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,

@@ -1,10 +1,10 @@
-// Rows of int8 as AVX2's products of int8 want them. Included by the kernels of AVX2 only.
+// int8 rows in the form for AVX2's int8 products. Included only by the kernels of AVX2.
 //
 // VPMADDUBSW adds two products in 16 bits and saturates. With weights made unsigned, w + 128 ≤ 255,
-// neighbours x₁ and x₂ of a row stay inside while |x₁ + x₂| ≤ 128: 255 · 128 = 32,640. Neighbours of both
-// signs always do. The few that do not are cut to ±64, and what was cut off meets the weights on its own: the
-// sums stay exact. (Magnitudes of weights times x with their signs always stay inside, but take an
-// instruction more for every 32 products.)
+// neighbours x₁ and x₂ of a row fit while |x₁ + x₂| ≤ 128: 255 · 128 = 32,640. Neighbours of different signs
+// always do. The few that do not are cut to ±64, and the cut-off parts are multiplied separately: the sums
+// stay exact. (Magnitudes of weights times x with their signs always fit, but take one more instruction for
+// every 32 products.)
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// Fills in the narrow values, and what they are less than the row's.
+/// Writes the narrow values, and their differences from the row's.
 static void narrow_int8_row(std::byte* row, std::size_t k) {
   std::byte* narrow = row + int8_row_narrow(k);
   std::byte* fours = row + int8_row_wide(k) + sizeof(std::uint32_t);
@@ -24,7 +24,7 @@ static void narrow_int8_row(std::byte* row, std::size_t k) {
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), x);
     const __m256i wide_pairs = _mm256_cmpgt_epi16(_mm256_abs_epi16(pairs), _mm256_set1_epi16(128));
     const __m256i wide = _mm256_xor_si256(_mm256_cmpeq_epi32(wide_pairs, _mm256_setzero_si256()),
-                                          _mm256_set1_epi32(-1)); // fours that have one
+                                          _mm256_set1_epi32(-1)); // fours with a cut value
     const __m256i cut = _mm256_max_epi8(_mm256_min_epi8(x, _mm256_set1_epi8(64)), _mm256_set1_epi8(-64));
     const __m256i kept = _mm256_blendv_epi8(x, cut, wide);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(narrow + i), kept);

@@ -1,5 +1,5 @@
-// Few rows of int8, and one of int4, on AVX-512's dot products of bytes, where a single stream is the fastest
-// way to read: AMD's processors. Included by avx512_bf16_kernels.cpp only.
+// Few int8 rows, and one int4 row, on AVX-512's dot products of bytes, for AMD's processors, where a single
+// stream is the fastest way to read. Included only by avx512_bf16_kernels.cpp.
 #pragma once
 
 #include "kernels/cpu/gemm/int8/streams_vnni.hpp"
@@ -7,8 +7,8 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// One panel after the other as a single stream. The processor fetches what follows; for one row, which
-/// waits for little else, it is told `BytesAhead` of it and then brings lines into L2, no further.
+/// One panel after the other as a single stream, which the processor prefetches. For one row, which waits for
+/// little else, lines `BytesAhead` are prefetched explicitly, only into L2.
 template <std::size_t BytesAhead>
 struct stream_fetcher {
   const std::byte* first;
@@ -41,7 +41,7 @@ TROUPE_VNNI static void vnni_int8_stream(const std::byte* a, std::size_t a_strid
 
 constexpr std::size_t int8_stream_rows = 5; // at most
 
-/// A row and a panel of int4. Sums of lower and of upper half bytes apart: of one row alone, dot products
+/// A row and an int4 panel. Sums of lower and upper half bytes are separate: with a single row, dot products
 /// would wait for one another.
 TROUPE_VNNI static void vnni_int4_row(const std::byte* a, const quant_panel& panel, std::size_t k, float* c) {
   __m512i sum = _mm512_setzero_si512();

@@ -1,7 +1,7 @@
-// Integer products of int8 rows with quantized weights on AMX. Included by amx_kernels.cpp only.
+// Integer products of int8 rows with quantized weights on AMX. Included only by amx_kernels.cpp.
 //
-// Weights are TDPBSSD's operand as they lie (int8), or become that, 64 of K at a time, while the tiles before
-// them are multiplied (int4).
+// int8 weights are TDPBSSD's operand in memory; int4 weights are unpacked to it, 64 of K at a time, while the
+// previous tiles are multiplied.
 #pragma once
 
 #include "kernels/cpu/gemm/int8/int4_unpack.hpp"
@@ -12,7 +12,7 @@
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 /// 64 of K of an int4 panel as the int8 panel of the same integers, q · g: 1 KiB. `Streamed`: a line from
-/// `far` on is fetched for each that is read.
+/// `far` on is prefetched for each line read.
 template <bool Streamed>
 TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std::byte* out,
                                     const std::byte* far) {
@@ -36,13 +36,13 @@ struct integer_tiles {
   const std::byte* a = nullptr;
   std::size_t a_stride = 0;
   std::size_t steps = 0;
-  /// Sums of panel p as int32: `c_stride` behind those of the panel before.
+  /// Sums of panel p as int32, `c_stride` apart.
   std::int32_t* c = nullptr;
   std::size_t c_stride = 0;
 };
 
-/// One tile of rows with 1, 2 or 4 panels, whose sums are in tiles 0 to 3; `weights.at(step, p)` is where 64
-/// of K of a panel lie, once `weights.prepare(step, p)` has been called.
+/// One tile of rows with 1, 2 or 4 panels, with sums in tiles 0 to 3. `weights.at(step, p)` is the address of
+/// 64 of K of a panel, after a call of `weights.prepare(step, p)`.
 template <std::size_t Panels, class Weights>
 TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& weights) {
   _tile_zero(0);
@@ -78,7 +78,7 @@ TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& 
   }
 }
 
-/// Two tiles of rows with `Panels` ≤ 2 panels: every tile that is loaded is used twice.
+/// Two tiles of rows with `Panels` ≤ 2 panels: every loaded tile is used twice.
 template <std::size_t Panels, class Weights>
 TROUPE_INLINE void multiply_two_row_tiles(const integer_tiles& t, const Weights& weights) {
   const std::byte* a_second = t.a + tile_rows * t.a_stride;
@@ -110,7 +110,7 @@ TROUPE_INLINE void multiply_two_row_tiles(const integer_tiles& t, const Weights&
   }
 }
 
-/// int8 panels as they lie.
+/// int8 panels, used directly.
 template <std::size_t Panels>
 struct lying_weights {
   const std::byte* first;
@@ -131,8 +131,8 @@ struct lying_weights {
   }
 };
 
-/// int4 panels: a panel's tile of the step to come is unpacked after the present one's product. All four at
-/// once would make the next tile loads wait until the stores have reached the cache.
+/// int4 panels: a panel's tile for the next step is unpacked after its present product. If all four were
+/// unpacked together, the next tile loads would wait for the stores to reach the cache.
 template <std::size_t Panels>
 struct unpacked_weights {
   static constexpr std::size_t num_bytes = 2 * Panels * 1024;

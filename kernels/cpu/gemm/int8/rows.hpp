@@ -1,7 +1,7 @@
-// Rows as int8, and what their products with quantized weights share. Included by the
-// kernels of each instruction set only.
+// int8 rows, and common parts of their products with quantized weights. Included only by the kernels of each
+// instruction set.
 //
-// The sums of products are integers, so every instruction set may add in the order that suits it.
+// The sums of products are integers, so every instruction set may add in any order.
 #pragma once
 
 #include "kernels/cpu/gemm/quantized_fma.hpp"
@@ -11,16 +11,16 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// Below this a row counts as zeros: the inverse of its scale would leave FP32's normal range.
+// A row below this counts as zeros: the inverse of its scale would leave FP32's normal range.
 constexpr float smallest_row = 0x1p-100F;
 
-/// What turns a row into int8, from its largest |x|.
+/// The factors that convert a row to int8, from its largest |x|.
 struct row_scaling {
   float inverse = 0.0F;
   float scale = 0.0F;
 };
 
-/// @param poison  0, or NaN where the row holds a NaN or an infinity
+/// @param poison  0; NaN if the row holds a NaN or an infinity
 TROUPE_INLINE row_scaling row_scaling_of(float max, float poison) {
   if (max < smallest_row)
     return {0.0F, 0.0F + poison};
@@ -28,18 +28,17 @@ TROUPE_INLINE row_scaling row_scaling_of(float max, float poison) {
 }
 
 // 1.5 · 2²³: adding it rounds to the nearest integer, ties to even, and leaves that integer in the low byte.
-// No |x| is above the row's largest, so none comes to more than 127 (1 + 2⁻²³); a row with a NaN or an
-// infinity gets any bytes, and a scale that hides them.
+// No |x| exceeds the row's largest, so no value exceeds 127 (1 + 2⁻²³). A row with a NaN or an infinity gets
+// arbitrary bytes, and a scale that hides them.
 TROUPE_INLINE void store_quantized(std::byte* out, const v16& x, const v16& inverse) {
-  for (std::size_t i = 0; i < parts; ++i) {
+  for (std::size_t i = 0; i < parts; ++i)
     store_low_bytes(out + i * lanes, lane_bits(add(mul(x.part[i], inverse.part[i]), set1(12582912.0F))));
-  }
 }
 
 /// Σ of 32 values.
 TROUPE_INLINE std::int32_t block_sum(const std::int8_t* values) {
 #if defined(TROUPE_ISA_AVX512) || defined(TROUPE_ISA_AVX2)
-  // Sums of eight unsigned bytes: 128 more each.
+  // Sums of eight unsigned bytes: 128 too much each.
   const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
   const __m256i sums = _mm256_sad_epu8(_mm256_xor_si256(bytes, _mm256_set1_epi8(static_cast<char>(0x80))),
                                        _mm256_setzero_si256());
@@ -53,7 +52,7 @@ TROUPE_INLINE std::int32_t block_sum(const std::int8_t* values) {
 #endif
 }
 
-/// Fills in sums and scale behind the int8 values.
+/// Writes sums and scale after the int8 values.
 static void finish_int8_row(std::byte* row, std::size_t k, float scale) {
   const std::size_t padded = int8_row_sums(k);
   std::memset(row + k, 0, padded - k);
@@ -64,7 +63,8 @@ static void finish_int8_row(std::byte* row, std::size_t k, float scale) {
     const std::int32_t sum = block_sum(values + b * block_k);
 #if defined(TROUPE_ISA_AVX2)
     sums[b] = -8 * sum
-              & 0xffff; // what a group's two parts of 16 bits begin with (`gemm/int8/maddubs_loops_avx2.hpp`)
+              // Initial value of a group's two parts of 16 bits (`gemm/int8/maddubs_loops_avx2.hpp`).
+              & 0xffff;
 #else
     sums[b] = -8 * sum;
 #endif
@@ -86,7 +86,7 @@ static void quantize_values(const T* row, std::size_t k, std::byte* out) {
   const row_scaling scaling = row_scaling_of(max_of(most), sum_of(zeros));
   const v16 inverse = splat(scaling.inverse);
   for_each_16(k, [&](std::size_t i, std::size_t n) {
-    // A whole store past the end is inside the row's memory and overwritten by the padding.
+    // A full store past the end stays inside the row's memory and is overwritten by the padding.
     store_quantized(out + i, load_some(row + i, n), inverse);
   });
   finish_int8_row(out, k, scaling.scale);
@@ -116,13 +116,13 @@ TROUPE_INLINE std::int32_t row_sum(const std::byte* row, std::size_t k) {
   return sum;
 }
 
-/// −128 Σ x of the row: what weights with 128 added to them add too much. Like all sums here it is right
-/// modulo 2³², and may wrap: only the finished sum has to fit.
+/// −128 Σ x of the row: compensates for weights with 128 added. Like all sums here it is correct modulo 2³²,
+/// and may wrap: only the finished sum must fit.
 TROUPE_INLINE std::int32_t row_correction(const std::byte* row, std::size_t k) {
   return static_cast<std::int32_t>(0U - 128U * static_cast<std::uint32_t>(row_sum(row, k)));
 }
 
-/// −8 Σ x of every 32 of K: half bytes are q + 8, and this takes away what that adds.
+/// −8 Σ x of every 32 of K: compensates for half bytes, which are q + 8.
 TROUPE_INLINE const std::int32_t* block_offsets(const std::byte* row, std::size_t k) {
   return reinterpret_cast<const std::int32_t*>(row + int8_row_sums(k));
 }
@@ -167,7 +167,7 @@ TROUPE_INLINE vi low_half_bytes(vi x) {
 }
 
 TROUPE_INLINE vi high_half_bytes(vi x) {
-  // The mask first: it takes its operand from memory.
+  // The mask comes first: it takes its operand from memory.
   return _mm256_srli_epi16(_mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(0xf0))), 4);
 }
 

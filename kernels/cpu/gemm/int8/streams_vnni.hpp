@@ -1,9 +1,9 @@
-// Integer products on AVX-512's dot products of bytes (VNNI), which not every AVX-512 processor has. Included
-// by AVX-512's kernels only.
+// Integer products on AVX-512's dot products of bytes (VNNI), which some AVX-512 processors lack. Included
+// only by AVX-512's kernels.
 //
-// VPDPBUSD takes unsigned times signed bytes: weights are made unsigned by adding 128 (int4: are, by 8), and
-// what that adds is taken away beforehand. Up to four panels are read side by side, straight from the packed
-// bytes.
+// VPDPBUSD multiplies unsigned with signed bytes: weights are made unsigned by adding 128 (int4 is stored
+// with 8 added), and a correction is subtracted beforehand. Up to four panels are read side by side, directly
+// from the packed bytes.
 #pragma once
 
 #include "kernels/cpu/gemm/int8/generic.hpp"
@@ -44,9 +44,9 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
 }
 
 /// Sums of a block of 32 of K of `Panels` ≤ 2 panels. A group's sum of 32 products, |q · x| ≤ 8 · 127 each,
-/// fits 16 bits: one instruction multiplies it with the group's scale and adds it up. That instruction
+/// fits 16 bits: one instruction multiplies it with the group's scale and accumulates. That instruction
 /// multiplies pairs of 16 bits; scales are masked to their lower halves, so that the upper halves add 0.
-/// @param far  of each panel where lines to fetch begin, `far_offset` further on
+/// @param far  of each panel, start of the lines to prefetch, `far_offset` further on
 template <std::size_t Rows, std::size_t Panels, class Fetcher>
 TROUPE_VNNI TROUPE_INLINE void
 vnni_int4_block(const std::byte* a, std::size_t a_stride, const quant_panel& first, std::size_t b,
@@ -76,7 +76,7 @@ vnni_int4_block(const std::byte* a, std::size_t a_stride, const quant_panel& fir
       const std::byte* x = a + r * a_stride + b * block_k + i;
       __m512i x_low = broadcast_bytes(x);
       __m512i x_high = broadcast_bytes(x + 4);
-      __asm__("" : "+v"(x_low), "+v"(x_high)); // spread over a register once, not once for each panel
+      __asm__("" : "+v"(x_low), "+v"(x_high)); // broadcast once, not once for each panel
 #pragma GCC unroll 2
       for (std::size_t p = 0; p < Panels; ++p)
         block[p][r] = _mm512_dpbusd_epi32(block[p][r], low[p], x_low);
@@ -112,7 +112,7 @@ TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, cons
       far[p] = fetcher(p, b * int4_block_bytes);
 #pragma GCC unroll 2
     for (std::size_t p = 0; p < Panels; p += together) {
-      // Rows are read again for the next panels: kept, they would be spilled.
+      // Rows are loaded again for the next panels: keeping them would spill registers.
       __asm__ volatile("" ::: "memory");
       vnni_int4_block<Rows, together, Fetcher>(a, a_stride, first.next(p), b, k, far + p, 0, sums + p);
       if (b + 1 < blocks)
@@ -140,12 +140,12 @@ TROUPE_VNNI static void vnni_block(const std::byte* a, std::size_t a_stride, con
                            first.scales + p * first.stride / sizeof(float));
 }
 
-/// Rows whose sums registers hold, or nearly, while so many panels are read side by side.
+/// Rows whose sums (nearly) fit into registers while N panels are read side by side.
 constexpr std::size_t vnni_pass_rows(std::size_t panels) {
   return panels == 4 ? 6 : 8;
 }
 
-/// So many rows or fewer, all of K.
+/// Up to N rows, all of K.
 template <std::size_t Panels, class Fetcher>
 static void vnni_pass(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                       const Fetcher& fetcher, std::size_t k, float* c, std::size_t c_stride) {
@@ -155,7 +155,7 @@ static void vnni_pass(const std::byte* a, std::size_t a_stride, std::size_t rows
       });
 }
 
-/// Neighbouring panels, and any number of rows.
+/// Adjacent panels, and any number of rows.
 template <std::size_t Panels, class Fetcher>
 static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                       std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
@@ -175,7 +175,7 @@ static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows
   }
 }
 
-/// Rows that pass the panels once, these in up to `Most` streams.
+/// Processes all panels once for these rows, in up to `Most` streams.
 template <std::size_t Most>
 static void vnni_streams(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                          std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
@@ -190,7 +190,7 @@ static void vnni_streams(const std::byte* a, std::size_t a_stride, std::size_t r
       });
 }
 
-/// int4 that becomes bytes once for all rows.
+/// Converts int4 to bytes once for all rows.
 static void integer_unpacked_vnni(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                   const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                   std::size_t k, float* c) {
@@ -201,8 +201,8 @@ static void integer_unpacked_vnni(const std::byte* a, std::size_t a_stride, std:
     vnni_unpacked<1>(a, a_stride, rows, first.next(p), 1, next, k, c + p * rows * 16);
 }
 
-/// With many rows fewer panels side by side, so that more rows meet each.
-/// @tparam Fetcher  where rows pass panels once: `weight_fetcher` or `group_fetcher`
+/// With many rows fewer panels are side by side, so that more rows use each.
+/// @tparam Fetcher  if rows use panels once: `weight_fetcher` or `group_fetcher`
 template <class Fetcher>
 static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,

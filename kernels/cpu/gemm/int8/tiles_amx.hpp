@@ -1,6 +1,6 @@
-// Many int8 rows, in tiles, with quantized weights on AMX. Included by amx_kernels.cpp only.
+// Many int8 rows, in tiles, with quantized weights on AMX. Included only by amx_kernels.cpp.
 //
-// Sums are exact integers; rows, scales and results are those of gemm/int8/rows.hpp, bit by bit.
+// Sums are exact integers; rows, scales and results equal those of gemm/int8/rows.hpp bit by bit.
 #pragma once
 
 #include <bit>
@@ -42,8 +42,8 @@ TROUPE_INLINE row_scaling scaling_of_row(const float* row, std::size_t k) {
   return scaling_of_any_row(row, k);
 }
 
-/// Of BF16 numbers' magnitudes the largest as an integer is the largest, 32 at a time; a row with a NaN or an
-/// infinity goes the way above.
+/// The largest magnitude of BF16 numbers is also the largest as an integer, 32 at a time; a row with a NaN or
+/// an infinity uses the function above.
 TROUPE_INLINE row_scaling scaling_of_row(const bfloat16* row, std::size_t k) {
   const __m512i magnitude = _mm512_set1_epi16(0x7fff);
   __m512i most = _mm512_setzero_si512();

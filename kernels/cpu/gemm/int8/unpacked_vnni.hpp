@@ -1,5 +1,5 @@
-// Many int8 rows and int4 weights on AVX-512's dot products of bytes: weights become bytes once for all rows.
-// Included by AVX-512's kernels only.
+// Many int8 rows and int4 weights on AVX-512's dot products of bytes: weights are converted to bytes once for
+// all rows. Included only by AVX-512's kernels.
 #pragma once
 
 #include "kernels/cpu/gemm/int8/int4_unpack.hpp"
@@ -11,21 +11,22 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// K that is unpacked at a time: 16 KiB of two panels, so that they stay in L1 while all rows pass.
+// K that is unpacked at a time: 16 KiB of two panels, which stay in L1 during all rows.
 constexpr std::size_t unpacked_k = 512;
 constexpr std::size_t unpacked_panels = 2;
 constexpr std::size_t unpacked_panel_bytes = unpacked_k * 16;
-constexpr std::size_t unpacked_pass_rows = 8; // rows whose sums registers hold
+constexpr std::size_t unpacked_pass_rows = 8; // rows whose sums fit into registers
 
-/// `count` blocks of 32 of K of a panel from block `begin` on, as int8's panels lie, each byte 128 more.
+/// `count` blocks of 32 of K of a panel from block `begin` on, in the layout of int8's panels, each byte 128
+/// more.
 static void unpack_unsigned(const quant_panel& panel, std::size_t begin, std::size_t count, std::byte* out) {
   for (std::size_t b = begin; b < begin + count; ++b, out += 2 * int4_block_bytes)
     unpack_int4_block<128>(panel, b, out, [](const std::byte*) {});
 }
 
-/// What follows the weights that are multiplied now, fetched into L2 a few lines at a time.
+/// The weights that follow those being multiplied, prefetched into L2 a few lines at a time.
 struct following_weights {
-  const std::byte* panel[unpacked_panels] = {}; // null: nothing
+  const std::byte* panel[unpacked_panels] = {}; // null: none
   std::size_t bytes = 0;                        // of each
   std::size_t lines_of_step = 0;
 };
@@ -41,7 +42,7 @@ static following_weights weights_from(const quant_panel& first, std::size_t begi
   return following;
 }
 
-/// Those the next panels begin with, of `panels` from `first` on, then of `next`.
+/// The beginning of the next panels: of `panels` from `first` on, then of `next`.
 template <std::size_t Panels>
 static following_weights next_panels(const quant_panel& first, std::size_t panels,
                                      const upcoming_panels& next, std::size_t padded) {
@@ -52,8 +53,8 @@ static following_weights next_panels(const quant_panel& first, std::size_t panel
   return following;
 }
 
-/// Adds to the sums of `Rows` rows the products with `k` of K of the unpacked panels; `line` is where to go
-/// on fetching.
+/// Adds to the sums of `Rows` rows the products with `k` of K of the unpacked panels; `line` is where
+/// prefetching continues.
 template <std::size_t Rows, std::size_t Panels>
 TROUPE_VNNI static void vnni_unpacked_rows(const std::byte* a, std::size_t a_stride, const std::byte* weights,
                                            std::size_t k, float* c, std::size_t c_stride,
@@ -91,7 +92,7 @@ TROUPE_VNNI static void vnni_unpacked_rows(const std::byte* a, std::size_t a_str
       _mm512_storeu_si512(c + p * c_stride + r * 16, sums[p][r]);
 }
 
-/// Results of `Panels` panels of int4, their sums kept where the results will be.
+/// Results of `Panels` int4 panels; their sums are kept in the place of the results.
 template <std::size_t Panels>
 static void vnni_unpacked(const std::byte* a, std::size_t a_stride, std::size_t rows,
                           const quant_panel& first, std::size_t panels, const upcoming_panels& next,

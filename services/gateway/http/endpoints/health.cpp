@@ -6,16 +6,15 @@ namespace troupe::http {
 
 using nlohmann::ordered_json;
 
-/// Of this process alone, and without the pool: it must be answered while that is stuck.
+/// Describes this process alone, and does not use the pool: it must answer even while the pool is stuck.
 response get_health(const request& /*asked*/, const api& shared) {
   const std::string flaw = shared.vitals.flaw();
-  if (flaw.empty()) {
+  if (flaw.empty())
     return json_response(200, R"({"status":"ok"})");
-  }
   ordered_json page;
   page["status"] = "stuck";
   page["reason"] = flaw;
-  return json_response(503, render(page));
+  return page_response(503, page);
 }
 
 } // namespace troupe::http

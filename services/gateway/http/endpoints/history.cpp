@@ -1,15 +1,11 @@
-#include "services/gateway/http/endpoints/endpoint.hpp"
-
 #include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "services/gateway/http/background.hpp"
-#include "services/gateway/http/error_status.hpp"
-#include "services/gateway/http/reply_slot.hpp"
+#include "services/gateway/http/endpoints/control.hpp"
 #include "services/gateway/http/request_target.hpp"
 #include "services/history/history_json.hpp"
 
@@ -20,17 +16,15 @@ using openai::api_error;
 namespace {
 
 /// Windows of the history where a query names no number: some megabytes of a large model.
-constexpr uint32_t history_windows = 32;
-
-using history_answer = std::variant<history_snapshot, backend_error>;
+constexpr std::uint32_t history_windows = 32;
 
 /// How many windows a query asks for.
-uint32_t windows_of(std::string_view query) {
-  constexpr uint32_t most = defaults::max_history_windows;
+std::uint32_t windows_of(std::string_view query) {
+  constexpr std::uint32_t most = defaults::max_history_windows;
   const auto asked = parameter_of(query, "windows");
   if (!asked)
     return history_windows;
-  uint32_t count = 0;
+  std::uint32_t count = 0;
   const char* end = asked->data() + asked->size();
   const auto read = std::from_chars(asked->data(), end, count);
   if (asked->empty() || read.ec != std::errc{} || read.ptr != end || count > most)
@@ -42,16 +36,12 @@ uint32_t windows_of(std::string_view query) {
 } // namespace
 
 task<void> get_history(exchange& client, api& shared) {
-  const uint32_t count = windows_of(client.incoming().query);
-  reply_slot<history_answer> slot{client.executor()};
-  shared.backend->history(count, slot.callback());
-  const auto answer = co_await slot.wait(status_deadline);
-  if (!answer)
-    throw api_error_of(ec::not_ready, "the history does not answer in time");
-  if (const auto* error = std::get_if<backend_error>(&*answer))
-    throw api_error_of(ec::not_ready, error->text);
-  const auto& known = std::get<history_snapshot>(*answer);
-  size_t bytes = 0; // about as much as is to be done
+  auto outcome = co_await ask_control(client, shared, history_question{windows_of(client.incoming().query)},
+                                      ec::not_ready, "the history does not answer in time");
+  if (auto* error = std::get_if<backend_error>(&outcome))
+    error->code = ec::not_ready; // whatever it was
+  const auto known = answer_in<history_snapshot>(std::move(outcome));
+  std::size_t bytes = 0; // about as much as is to be done
   for (const history_window& window : known.windows)
     bytes += window.encoded.size();
   response page = co_await shared.work.run(bytes, [&] { return json_response(200, history_json(known)); });

@@ -9,8 +9,7 @@ namespace troupe::http {
 
 namespace {
 
-/// The gateway's own actor answers within its own deadline; this only guards against none at all. Probes must
-/// not hang.
+/// Guards against no answer at all, because probes must not hang: the gateway's actor has a shorter deadline.
 constexpr auto view_deadline = std::chrono::milliseconds{2000};
 
 using view_answer = std::variant<last_view, backend_error>;

@@ -1,4 +1,4 @@
-// What the gateway knows of the cluster, without asking the scheduler.
+// The gateway's last view of the cluster, without asking the scheduler.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace troupe::http {
 
-/// Nothing when the gateway's actor does not answer in time.
+/// Empty when the actor of the gateway does not answer in time.
 task<std::optional<last_view>> known_view(exchange& client, api& shared);
 
 } // namespace troupe::http

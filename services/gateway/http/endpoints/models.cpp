@@ -19,7 +19,7 @@ ordered_json model_card(const api& shared, const std::string& name, std::time_t 
   card["object"] = "model";
   card["created"] = created;
   card["owned_by"] = "troupe";
-  card["root"] = name; // no path: it would tell how this machine is laid out
+  card["root"] = name; // not a path, which would reveal the layout of this machine
   card["parent"] = nullptr;
   card["max_model_len"] = limits_now(shared).max_model_len;
   return card;
@@ -34,12 +34,12 @@ response get_models(const request& /*asked*/, const api& shared) {
   ordered_json page;
   page["object"] = "list";
   page["data"] = std::move(list);
-  return json_response(200, render(page));
+  return page_response(200, page);
 }
 
 response get_model(const request& asked, const api& shared) {
   const std::string name = served_model(shared, asked.path.substr(std::string_view{"/v1/models/"}.size()));
-  return json_response(200, render(model_card(shared, name, shared.started)));
+  return page_response(200, model_card(shared, name, shared.started));
 }
 
 } // namespace troupe::http

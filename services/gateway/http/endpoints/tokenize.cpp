@@ -27,11 +27,11 @@ response tokenize_page(const std::string& body, const api& shared) {
   page["token_strs"] = nullptr;
   if (asked.return_token_strings) {
     ordered_json entries = ordered_json::array();
-    for (const int32_t token : tokens)
+    for (const std::int32_t token : tokens)
       entries.push_back(shared.codec->token_entry(token));
     page["token_strs"] = std::move(entries);
   }
-  return json_response(200, render(page));
+  return page_response(200, page);
 }
 
 response detokenize_page(const std::string& body, const api& shared) {
@@ -39,7 +39,7 @@ response detokenize_page(const std::string& body, const api& shared) {
   served_model(shared, asked.model);
   ordered_json page;
   page["prompt"] = shared.codec->decode(asked.tokens, false);
-  return json_response(200, render(page));
+  return page_response(200, page);
 }
 
 } // namespace

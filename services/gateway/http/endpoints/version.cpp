@@ -9,7 +9,7 @@ response get_version(const request& /*asked*/, const api& shared) {
   page["version"] = shared.config.version;
   for (const auto& [name, value] : shared.config.details)
     page[name] = value;
-  return json_response(200, render(page));
+  return page_response(200, page);
 }
 
 } // namespace troupe::http

@@ -2,14 +2,14 @@
 #pragma once
 
 #include "actors/attention/attention_worker.hpp"
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "tests/unit/actors/serving_system.hpp"
 
 namespace troupe {
 
 class attention_worker_test : public serving_system {
  public:
-  /// One worker and one host with everything.
+  /// One worker and one host with every expert.
   void start(attention_worker_config config = {}, simulated_attention_engine::config settings = {}) {
     one = add_host("expert-0");
     load(one, all_experts());
@@ -18,7 +18,7 @@ class attention_worker_test : public serving_system {
     client = add_client(results);
   }
 
-  /// Submits, and expects what the model gives for the request alone.
+  /// Submits, and expects the model's output for the request alone.
   void submit_expecting(const generation_request& request) {
     wanted[request.id] = expected(request);
     submit(attention, client, request);
@@ -36,8 +36,8 @@ class attention_worker_test : public serving_system {
     EXPECT_EQ(status.running + status.waiting, 0U);
   }
 
-  /// What came of request `number`, choice 0.
-  outcome& of(uint64_t number) { return results[sequence_id{{number}, 0}]; }
+  /// The outcome of request `number`, choice 0.
+  outcome& of(std::uint64_t number) { return results[sequence_id{{number}, 0}]; }
 
   host one;
   worker attention;

@@ -14,7 +14,7 @@ TEST_F(attention_worker_test, cancelling_frees_blocks_within_one_iteration) {
   submit_expecting(make_request(2, 4, 40));
   ASSERT_TRUE(run_until([&] { return of(1).output.tokens.size() == 3; }));
   const auto iterations = attention.metrics->iterations;
-  caf::send_as(client, attention.actor, cancel_atom_v, sequence_id{{1}, 0}, uint32_t{0});
+  caf::send_as(client, attention.actor, cancel_atom_v, sequence_id{{1}, 0}, std::uint32_t{0});
   run_until([&] { return attention.metrics->iterations > iterations; });
   const auto status = status_of(attention);
   EXPECT_EQ(status.running, 1U);
@@ -30,8 +30,8 @@ TEST_F(attention_worker_test, cancelling_while_waiting_and_unknown_sequences) {
   start(config);
   submit_expecting(make_request(1, 4, 5));
   submit(attention, client, make_request(2, 4, 5));
-  caf::anon_send(attention.actor, cancel_atom_v, sequence_id{{2}, 0}, uint32_t{0});
-  caf::anon_send(attention.actor, cancel_atom_v, sequence_id{{77}, 0}, uint32_t{0});
+  caf::anon_send(attention.actor, cancel_atom_v, sequence_id{{2}, 0}, std::uint32_t{0});
+  caf::anon_send(attention.actor, cancel_atom_v, sequence_id{{77}, 0}, std::uint32_t{0});
   finish_all();
   EXPECT_EQ(results.size(), 1U);
 }
@@ -40,9 +40,9 @@ TEST_F(attention_worker_test, a_dead_session_takes_its_sequences_with_it) {
   start();
   outcomes other;
   const auto doomed = add_client(other);
-  for (uint64_t choice = 0; choice < 3; ++choice) {
+  for (std::uint64_t choice = 0; choice < 3; ++choice) {
     auto request = make_request(9, 6, 50);
-    request.id.choice = static_cast<uint32_t>(choice);
+    request.id.choice = static_cast<std::uint32_t>(choice);
     submit(attention, doomed, request);
   }
   submit_expecting(make_request(1, 4, 30));
@@ -60,15 +60,15 @@ TEST_F(attention_worker_test, a_replay_goes_on_where_the_tokens_stopped) {
   auto request = make_request(1, 7, 20);
   request.sampling.min_tokens = 12;
   request.sampling.prompt_logprobs = 1;
-  for (int32_t token = 0; token < 997; token += 9)
+  for (std::int32_t token = 0; token < 997; token += 9)
     request.sampling.stop_token_ids.push_back(token);
   const auto whole = expected(request);
   ASSERT_GE(whole.tokens.size(), 12U);
-  for (const size_t emitted : {1U, 5U, 11U}) {
+  for (const std::size_t emitted : {1U, 5U, 11U}) {
     auto replay = request;
     replay.id.request.value = 10 + emitted;
     replay.attempt = 3;
-    for (size_t i = 0; i < emitted; ++i)
+    for (std::size_t i = 0; i < emitted; ++i)
       replay.emitted.push_back(whole.tokens[i].token);
     submit(attention, client, replay);
     ASSERT_TRUE(run_until([&] { return results[replay.id].finished; }));
@@ -102,14 +102,14 @@ TEST_F(attention_worker_test, a_newer_attempt_replaces_the_older_one_and_an_olde
   ASSERT_TRUE(run_until([&] { return results[request.id].output.tokens.size() == 5; }));
   auto newer = request;
   newer.attempt = 2;
-  for (size_t i = 0; i < results[request.id].output.tokens.size(); ++i)
+  for (std::size_t i = 0; i < results[request.id].output.tokens.size(); ++i)
     newer.emitted.push_back(whole.tokens[i].token);
   submit(attention, client, newer);
   auto older = request;
   older.attempt = 0;
   submit(attention, client, older);
-  submit(attention, client, newer);                                        // twice
-  caf::anon_send(attention.actor, cancel_atom_v, request.id, uint32_t{1}); // of the old attempt
+  submit(attention, client, newer);                                             // twice
+  caf::anon_send(attention.actor, cancel_atom_v, request.id, std::uint32_t{1}); // of the old attempt
   ASSERT_TRUE(run_until([&] { return results[request.id].finished; }));
   EXPECT_EQ(results[request.id].output, whole);
   EXPECT_EQ(results[request.id].attempts.back(), 2U);
@@ -125,7 +125,7 @@ TEST_F(attention_worker_test, tells_those_that_hear_nothing_that_it_gets_on) {
   auto request = make_request(1, 10, 60);
   submit_expecting(request);
   submit_expecting(make_request(2, 10, 2));
-  const auto words = [&](uint64_t number) {
+  const auto words = [&](std::uint64_t number) {
     return of(number).attempts.size() - of(number).output.tokens.size();
   };
   ASSERT_TRUE(run_until([&] { return of(1).output.tokens.size() == 1; }, 60s));
@@ -157,7 +157,7 @@ TEST_F(attention_worker_test, a_worker_whose_engine_hangs_does_not_say_that_it_g
   const auto load = ask<lease_renewal>(attention.actor, load_atom_v);
   EXPECT_EQ(load->engine.steps, steps);
   EXPECT_TRUE(load->engine.is_stalled());
-  EXPECT_EQ(load->at_experts, 0U);
+  EXPECT_EQ(load_of(attention).at_experts, 0U);
   EXPECT_TRUE(ask<worker_hello>(attention.actor, caf::join_atom_v)->engine.is_stalled());
   attention.device->resume();
   finish_all();
@@ -172,7 +172,7 @@ TEST_F(attention_worker_test, exit_while_busy_leaves_nothing_behind) {
   ASSERT_TRUE(run_until([&] { return of(1).output.tokens.size() == 2; }));
   caf::anon_send_exit(attention.actor, caf::exit_reason::user_shutdown);
   run();
-  advance(30s); // steps and expert batches that were on their way come back to nobody
+  advance(30s); // results of running steps and expert batches have no receiver
   EXPECT_EQ(of(1).output.tokens.size(), 2U);
 }
 
@@ -184,7 +184,7 @@ TEST_F(attention_worker_test, a_failed_step_fails_its_sequences_and_no_others) {
   ASSERT_TRUE(run_until([&] { return of(2).output.tokens.size() == 2; }));
   attention.engine->fail(1, "out of memory");
   ASSERT_TRUE(run_until([&] { return of(1).finished && of(2).finished; }));
-  for (const uint64_t number : {1U, 2U}) {
+  for (const std::uint64_t number : {1U, 2U}) {
     EXPECT_EQ(of(number).failure, ec::engine_failed);
     EXPECT_EQ(of(number).failure_text, "attention-0: out of memory");
   }
@@ -213,15 +213,16 @@ TEST_F(attention_worker_test, says_what_it_is_and_how_it_fares) {
   EXPECT_EQ(hello->address, attention.address);
   EXPECT_EQ(hello->fingerprint, "modelled");
   EXPECT_EQ(hello->layer_experts, model.shape.layer_experts);
-  EXPECT_EQ(hello->kv_capacity_tokens, 1024U);
-  EXPECT_EQ(hello->max_model_len, 96U);
+  const auto terms = terms_of(attention);
+  EXPECT_EQ(terms.kv_capacity_tokens, 1024U);
+  EXPECT_EQ(terms.max_model_len, 96U);
   submit_expecting(make_request(1, 5, 4));
   ASSERT_TRUE(run_until([&] { return results.size() == 1; }));
-  EXPECT_EQ(ask<worker_hello>(attention.actor, caf::join_atom_v)->running.size(), 1U);
+  EXPECT_EQ(terms_of(attention).running.size(), 1U);
   const auto busy = ask<lease_renewal>(attention.actor, load_atom_v);
   ASSERT_TRUE(busy);
   EXPECT_EQ(busy->running, 1U);
-  EXPECT_GT(busy->kv_tokens_used, 0U);
+  EXPECT_GT(load_of(attention).kv_tokens_used, 0U);
   finish_all();
 }
 

@@ -1,4 +1,4 @@
-// What an attention worker computes: the tokens of the model, whatever shares its batches and its cache.
+// The output of an attention worker: the model's tokens, whatever shares its batches and its cache.
 #include <chrono>
 #include <limits>
 #include <random>
@@ -11,20 +11,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A request with everything that can differ, from a seeded generator.
-generation_request random_request(std::mt19937& random, const serving_system& cluster, uint64_t number) {
-  const auto draw = [&](int32_t low, int32_t high) {
+/// A request with random values in all fields, from a seeded generator.
+generation_request random_request(std::mt19937& random, const serving_system& cluster, std::uint64_t number) {
+  const auto draw = [&](std::int32_t low, std::int32_t high) {
     return std::uniform_int_distribution{low, high}(random);
   };
-  auto result = cluster.make_request(number, static_cast<uint32_t>(draw(1, 40)), draw(1, 24));
-  result.id.choice = static_cast<uint32_t>(draw(0, 3));
+  auto result = cluster.make_request(number, static_cast<std::uint32_t>(draw(1, 40)), draw(1, 24));
+  result.id.choice = static_cast<std::uint32_t>(draw(0, 3));
   result.priority = draw(-1, 1);
   auto& sampling = result.sampling;
   sampling.temperature = draw(0, 1) == 0 ? 0.0F : 0.8F;
   sampling.num_logprobs = draw(-1, 3);
   sampling.prompt_logprobs = draw(0, 4) == 0 ? draw(0, 2) : -1;
   sampling.min_tokens = draw(0, 4);
-  for (int32_t stop = 0; stop < draw(0, 60); ++stop)
+  for (std::int32_t stop = 0; stop < draw(0, 60); ++stop)
     sampling.stop_token_ids.push_back(draw(0, 996));
   return result;
 }
@@ -36,6 +36,17 @@ TEST_F(attention_worker_test, gives_the_tokens_of_the_model) {
   EXPECT_EQ(results.begin()->second.output.tokens.size(), 8U);
 }
 
+TEST_F(attention_worker_test, an_iteration_counts_a_prompt_once_with_its_first_token) {
+  attention_worker_config config;
+  config.max_num_batched_tokens = 4; // the prompt takes several
+  start(config);
+  const auto request = make_request(1, 13, 8);
+  submit_expecting(request);
+  finish_all();
+  EXPECT_GT(attention.metrics->iterations, 8U);
+  EXPECT_EQ(attention.metrics->iteration_tokens, 13U + 8U);
+}
+
 TEST_F(attention_worker_test, hundreds_of_random_requests_get_what_each_gets_alone) {
   std::mt19937 random{20260801};
   attention_worker_config config;
@@ -44,7 +55,7 @@ TEST_F(attention_worker_test, hundreds_of_random_requests_get_what_each_gets_alo
   config.max_waiting = 1000;
   config.max_micro_batches = 3;
   start(config);
-  for (uint64_t number = 1; number <= 300; ++number) {
+  for (std::uint64_t number = 1; number <= 300; ++number) {
     submit_expecting(random_request(random, *this, number));
     if (number % 3 == 0)
       advance(std::chrono::microseconds{std::uniform_int_distribution{0, 2000}(random)});
@@ -71,7 +82,7 @@ TEST_F(attention_worker_test, tokens_do_not_depend_on_chunks_blocks_or_micro_bat
     publish(attention);
     results.clear();
     std::mt19937 random{5};
-    for (uint64_t request = 1; request <= 40; ++request)
+    for (std::uint64_t request = 1; request <= 40; ++request)
       submit_expecting(random_request(random, *this, request));
     finish_all();
     ++number;
@@ -81,12 +92,12 @@ TEST_F(attention_worker_test, tokens_do_not_depend_on_chunks_blocks_or_micro_bat
 TEST_F(attention_worker_test, choices_prefill_their_prompt_once) {
   start();
   auto request = make_request(1, 30, 6);
-  for (uint32_t choice = 0; choice < 4; ++choice) {
+  for (std::uint32_t choice = 0; choice < 4; ++choice) {
     request.id.choice = choice;
     submit_expecting(request);
   }
   finish_all();
-  // Seven blocks of 4 are shared; the two tokens behind them and five new ones are each choice's own.
+  // Seven blocks of 4 are shared; the two tokens after them and five new ones belong to each choice alone.
   EXPECT_EQ(attention.metrics->rows, 28U + 4U * (2U + 5U));
   EXPECT_NE(of(1).output.tokens, (results[sequence_id{{1}, 1}].output.tokens)) << "each draws its own";
 }
@@ -108,8 +119,8 @@ TEST_F(attention_worker_test, preempts_when_the_cache_is_full_and_nobody_notices
   attention_worker_config config;
   config.max_num_seqs = 16;
   start(config, settings);
-  for (uint64_t number = 1; number <= 24; ++number) {
-    auto request = make_request(number, static_cast<uint32_t>(3 + number % 9), 30);
+  for (std::uint64_t number = 1; number <= 24; ++number) {
+    auto request = make_request(number, static_cast<std::uint32_t>(3 + number % 9), 30);
     request.sampling.prompt_logprobs = number % 2 == 0 ? 1 : -1;
     submit_expecting(request);
   }
@@ -165,7 +176,7 @@ TEST_F(attention_worker_test, a_sequence_that_can_never_fit_is_refused) {
   submit(attention, client, make_request(2, 39, 5));
   ASSERT_TRUE(run_until([&] { return of(2).finished; }));
   EXPECT_EQ(of(2).output.tokens.size(), 1U);
-  EXPECT_EQ(ask<worker_hello>(attention.actor, caf::join_atom_v)->max_model_len, 40U);
+  EXPECT_EQ(terms_of(attention).max_model_len, 40U);
 }
 
 TEST_F(attention_worker_test, unsound_requests_are_refused) {
@@ -196,10 +207,10 @@ TEST_F(attention_worker_test, intake_is_bounded) {
   config.max_num_seqs = 2;
   config.max_waiting = 3;
   start(config);
-  for (uint64_t number = 1; number <= 8; ++number)
+  for (std::uint64_t number = 1; number <= 8; ++number)
     submit(attention, client, make_request(number, 2, 3));
   ASSERT_TRUE(run_until([&] { return all_finished(results, 8); }));
-  uint64_t refused = 0;
+  std::uint64_t refused = 0;
   for (const auto& [id, got] : results) {
     if (got.failure == ec::none)
       EXPECT_EQ(got.output, expected(make_request(id.request.value, 2, 3)));
@@ -232,8 +243,8 @@ TEST_F(attention_worker_test, priority_goes_before_arrival) {
   attention_worker_config config;
   config.max_num_seqs = 1;
   start(config);
-  std::vector<uint64_t> order;
-  for (uint64_t number = 1; number <= 4; ++number) {
+  std::vector<std::uint64_t> order;
+  for (std::uint64_t number = 1; number <= 4; ++number) {
     auto request = make_request(number, 4, 6);
     request.priority = number == 4 ? -5 : 0;
     submit_expecting(request);
@@ -248,7 +259,7 @@ TEST_F(attention_worker_test, priority_goes_before_arrival) {
       return false;
     }));
   }
-  EXPECT_EQ(order, (std::vector<uint64_t>{1, 4, 2, 3}));
+  EXPECT_EQ(order, (std::vector<std::uint64_t>{1, 4, 2, 3}));
   finish_all();
 }
 

@@ -1,8 +1,11 @@
 #include "actors/attention/batch_policy.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
+#include <tuple>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -11,7 +14,7 @@ namespace {
 
 using slices = std::vector<batch_policy::slice>;
 
-constexpr uint32_t any = 1000;
+constexpr std::uint32_t any = 1000;
 
 batch_policy::limits small() {
   batch_policy::limits result;
@@ -39,6 +42,22 @@ TEST(batch_policy, cuts_prefill_into_chunks_and_then_decodes) {
     complete(policy, plan);
   }
   EXPECT_EQ(policy.blocks(1).size(), 6U) << "21 tokens in blocks of 4";
+}
+
+TEST(batch_policy, a_full_pool_uses_the_whole_capacity) {
+  auto limits = small();
+  limits.max_num_batched_tokens = 64;
+  for (const auto& reaches : {std::vector<kv_reach>{{}}, std::vector<kv_reach>{{}, {.window = 8}}}) {
+    limits.reaches = reaches;
+    limits.num_blocks = static_cast<std::uint32_t>(16 * reaches.size());
+    batch_policy policy{limits};
+    EXPECT_EQ(policy.tokens_used(), 0U);
+    for (const auto name : {1U, 2U, 3U, 4U})
+      ASSERT_EQ(policy.add(name, 16, 0), ec::none);
+    policy.next(any);
+    ASSERT_EQ(policy.pool().num_used(), limits.num_blocks);
+    EXPECT_EQ(policy.tokens_used(), policy.capacity());
+  }
 }
 
 TEST(batch_policy, decodes_go_before_prefill_and_share_the_budget) {
@@ -124,8 +143,8 @@ TEST(batch_policy, a_preempted_sequence_waits_for_twice_as_many_free_blocks_each
   policy.add(victim, 4, 0);
   pass(false);
   batch_policy::key last = victim;
-  for (const uint32_t headroom : {2U, 4U, 8U}) { // two will run, the victim left out
-    policy.add(++last, 55, -1);                  // takes all 14 blocks, and then one of the victim's
+  for (const std::uint32_t headroom : {2U, 4U, 8U}) { // two will run, the victim left out
+    policy.add(++last, 55, -1);                       // takes all 14 blocks, and then one of the victim's
     pass(true);
     pass(true);
     ASSERT_EQ(pass(true).preempted, (std::vector<batch_policy::preemption>{{victim, 4}}));
@@ -147,12 +166,12 @@ TEST(batch_policy, one_that_urgent_sequences_put_back_again_and_again_becomes_ur
   batch_policy policy{limits};
   constexpr batch_policy::key patient = 1;
   ASSERT_EQ(policy.add(patient, 4, 5), ec::none);
-  uint32_t num_preempted = 0;
-  uint32_t num_urgent = 0;
+  std::uint32_t num_preempted = 0;
+  std::uint32_t num_urgent = 0;
   batch_policy::key last = patient;
-  uint32_t length = 4;
+  std::uint32_t length = 4;
   for (int round = 0; round < 2000 && length < 14; ++round) {
-    // There is always another one that is more urgent.
+    // There is always another, more urgent one.
     if (policy.waiting() + policy.running() < 3 && (num_urgent == 0 || policy.waiting() < 2)) {
       ASSERT_EQ(policy.add(++last, 4, 0), ec::none);
       ++num_urgent;
@@ -173,13 +192,13 @@ TEST(batch_policy, one_that_urgent_sequences_put_back_again_and_again_becomes_ur
   EXPECT_LE(num_urgent, 2 * defaults::max_put_back);
 }
 
-// Sixteen times more than the blocks hold at once, all of one priority: the first that came is never
-// preempted, each of the others so often as blocks can be doubled, and everything ends.
+// Sixteen times more than the blocks hold at once, all of one priority: the first is never preempted, each of
+// the others as often as blocks can be doubled, and everything ends.
 TEST(batch_policy, property_preemptions_are_bounded_when_memory_is_short) {
-  for (uint32_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random{seed};
-    const auto draw = [&](uint32_t low, uint32_t high) {
+    const auto draw = [&](std::uint32_t low, std::uint32_t high) {
       return std::uniform_int_distribution{low, high}(random);
     };
     auto limits = small();
@@ -189,9 +208,9 @@ TEST(batch_policy, property_preemptions_are_bounded_when_memory_is_short) {
     batch_policy policy{limits};
 
     struct progress {
-      uint32_t known = 0;
-      uint32_t until = 0;
-      uint32_t num_preempted = 0;
+      std::uint32_t known = 0;
+      std::uint32_t until = 0;
+      std::uint32_t num_preempted = 0;
     };
 
     std::map<batch_policy::key, progress> live;
@@ -200,7 +219,7 @@ TEST(batch_policy, property_preemptions_are_bounded_when_memory_is_short) {
       live[name] = {known, draw(known + 1, 63), 0};
       ASSERT_EQ(policy.add(name, known, 0), ec::none);
     }
-    uint64_t rows = 0;
+    std::uint64_t rows = 0;
     for (int round = 0; !live.empty(); ++round) {
       ASSERT_LT(round, 100'000) << "live lock";
       const auto plan = policy.next(any);
@@ -299,46 +318,141 @@ TEST(batch_policy, removal_frees_blocks_in_every_state) {
   policy.remove(99);
 }
 
+batch_policy::limits windowed(std::vector<kv_reach> reaches) {
+  auto limits = small();
+  limits.max_model_len = 1000;
+  limits.reaches = std::move(reaches);
+  return limits;
+}
+
+TEST(batch_policy, layers_with_a_window_hold_blocks_of_what_they_see_alone) {
+  for (const kv_reach reach : {kv_reach{.window = 10}, kv_reach{.chunk = 10}}) {
+    auto limits = windowed({{}, reach});
+    limits.num_blocks = 300;
+    batch_policy policy{limits};
+    ASSERT_EQ(policy.add(1, 60, 0), ec::none);
+    std::size_t most = 0;
+    for (std::uint32_t known = 60; known < 800; ++known) {
+      auto plan = policy.next(any);
+      while (!plan.slices[0].last) {
+        complete(policy, plan);
+        plan = policy.next(any);
+      }
+      EXPECT_EQ(policy.blocks(1, 0).size(), (known + 3) / 4);
+      EXPECT_EQ(policy.first_block(1, 0), 0U);
+      most = std::max(most, policy.blocks(1, 1).size() - policy.first_block(1, 1));
+      const auto position = known - 1;
+      const auto seen = reach.chunk != 0 ? position / 10 * 10 : position - 9;
+      EXPECT_LE(policy.first_block(1, 1) * 4, seen);
+      complete(policy, plan);
+    }
+    // 10 tokens, 8 rows of a step in the prefill, two blocks that are kept for others, and parts of two.
+    EXPECT_LE(most, (10U + 8 + 8) / 4 + 2);
+    EXPECT_LE(policy.blocks(1, 1).size() - policy.first_block(1, 1), (10U + 1 + 8) / 4 + 2);
+    policy.remove(1);
+    EXPECT_EQ(policy.pool().num_used(), 0U);
+  }
+}
+
+TEST(batch_policy, windows_let_longer_sequences_fit) {
+  auto limits = windowed({{}, {.window = 10}});
+  limits.num_blocks = 40;
+  EXPECT_EQ(batch_policy{limits}.max_positions(), (40U - 8) * 4) << "8 blocks hold a window and a step";
+  limits.reaches = {{}, {}};
+  EXPECT_EQ(batch_policy{limits}.max_positions(), 80U);
+  limits.reaches = {{.window = 10}};
+  EXPECT_EQ(batch_policy{limits}.max_positions(), 1000U);
+}
+
+TEST(batch_policy, its_capacity_is_of_equally_long_sequences) {
+  auto limits = windowed({{}, {.window = 10}});
+  limits.num_blocks = 400;
+  // 100 blocks for each of 4 sequences, of which 6 are for the window.
+  EXPECT_EQ(batch_policy{limits}.capacity(), std::max<std::uint64_t>(4 * (100 - 6) * 4, 1000));
+  limits.reaches = {{}};
+  EXPECT_EQ(batch_policy{limits}.capacity(), 1600U);
+  limits.reaches = {{}, {}};
+  EXPECT_EQ(batch_policy{limits}.capacity(), 800U);
+}
+
+TEST(batch_policy, a_group_shares_the_window_of_its_prefix) {
+  auto limits = windowed({{}, {.window = 5}});
+  limits.num_blocks = 64;
+  limits.max_num_batched_tokens = 16;
+  batch_policy policy{limits};
+  const batch_policy::common_prefix prompt{7, 30};
+  policy.add(1, 30, 0, prompt);
+  policy.add(2, 30, 0, prompt);
+  auto plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{1, 0, 16, false}}));
+  complete(policy, plan);
+  plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{1, 16, 14, true}}));
+  complete(policy, plan);
+  plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{1, 30, 1, true}, {2, 28, 2, true}}));
+  EXPECT_EQ(policy.first_block(2, 1), 6U) << "position 24 is the first that position 28 sees";
+  EXPECT_EQ(policy.blocks(2, 1)[6], policy.blocks(1, 1)[6]);
+  EXPECT_EQ(policy.pool().references(policy.blocks(1, 1)[6]), 2U);
+  complete(policy, plan);
+  for (int i = 0; i < 40; ++i)
+    complete(policy, policy.next(any));
+  policy.add(3, 30, 0, prompt);
+  plan = policy.next(any);
+  EXPECT_EQ(plan.slices.back(), (batch_policy::slice{3, 0, 14, false}))
+      << "the window of the others is far ahead";
+}
+
 // Random load on a small cache with up to three plans in flight: everything ends, every position is computed
-// in order, limits hold, blocks suffice and none leaks.
-TEST(batch_policy, everything_ends_under_random_load) {
-  for (const uint32_t seed : {1U, 2U, 3U, 4U}) {
+// in order, limits hold, blocks suffice, hold what their sequences see, and none leaks.
+class random_load : public testing::TestWithParam<std::vector<kv_reach>> {};
+
+TEST_P(random_load, everything_ends) {
+  for (const std::uint32_t seed : {1U, 2U, 3U, 4U}) {
     SCOPED_TRACE(seed);
+    const auto reaches = GetParam();
+    const auto num_tables = static_cast<std::uint32_t>(reaches.size());
     std::mt19937 random{seed};
-    const auto draw = [&](uint32_t low, uint32_t high) {
+    const auto draw = [&](std::uint32_t low, std::uint32_t high) {
       return std::uniform_int_distribution{low, high}(random);
     };
     auto limits = small();
     limits.max_waiting = 1000;
-    limits.num_blocks = 16;
+    limits.num_blocks = 16 * num_tables;
+    limits.reaches = reaches;
     batch_policy policy{limits};
+    const kv_needs needs(reaches, 4, 8);
+    // Of each block four tokens: the table, who has written it (a group in its prompt) and the position.
+    using token = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>;
+    std::map<std::uint32_t, std::array<token, 4>> contents;
 
     struct progress {
-      uint32_t known = 0;
-      uint32_t computed = 0;
-      uint32_t until = 0;
-      uint64_t group = 0;
+      std::uint32_t known = 0;
+      std::uint32_t computed = 0;
+      std::uint32_t until = 0;
+      std::uint64_t group = 0;
+      std::uint32_t prompt = 0;
     };
 
     std::map<batch_policy::key, progress> live;
     batch_policy::key last = 0;
-    size_t ended = 0;
-    size_t preemptions = 0;
-    size_t shared = 0;
-    uint32_t prompt = 0;
+    std::size_t ended = 0;
+    std::size_t preemptions = 0;
+    std::size_t shared = 0;
+    std::uint32_t prompt = 0;
     std::vector<batch_policy::plan> flying;
     for (int round = 0; ended < 300; ++round) {
       ASSERT_LT(round, 100'000) << "live lock";
       while (last < 300 && draw(0, 2) == 0) {
-        // Groups of three with a common prompt, and more tokens that are known.
+        // Groups of three with a common prompt, and more known tokens.
         if (last % 3 == 0)
           prompt = draw(1, 30);
         const auto has_more = draw(0, 1);
         const auto known = prompt + has_more * draw(0, 10);
         ++last;
-        const uint64_t group = (last + 2) / 3;
-        live[last] = {known, 0, known + draw(1, 23), group};
-        ASSERT_EQ(policy.add(last, known, static_cast<int32_t>(draw(0, 1)), {group, prompt}), ec::none);
+        const std::uint64_t group = (last + 2) / 3;
+        live[last] = {known, 0, known + draw(1, 23), group, prompt};
+        ASSERT_EQ(policy.add(last, known, static_cast<std::int32_t>(draw(0, 1)), {group, prompt}), ec::none);
       }
       if (flying.size() < 3) {
         auto plan = policy.next(draw(1, 4));
@@ -347,28 +461,42 @@ TEST(batch_policy, everything_ends_under_random_load) {
           live[name].computed = 0;
           ++preemptions;
         }
-        uint32_t rows = 0;
+        std::uint32_t rows = 0;
         for (const auto& slice : plan.slices) {
           auto& sequence = live.at(slice.sequence);
           if (sequence.computed == 0 && slice.first_position > 0) {
-            const auto& mine = policy.blocks(slice.sequence);
-            const auto num_blocks = slice.first_position / 4;
             ASSERT_EQ(slice.first_position % 4, 0U);
-            ASSERT_TRUE(std::any_of(live.begin(), live.end(), [&](const auto& other) {
-              const auto& theirs = policy.blocks(other.first);
-              return other.first != slice.sequence && other.second.group == sequence.group
-                     && other.second.computed >= slice.first_position
-                     && std::equal(mine.begin(), mine.begin() + num_blocks, theirs.begin());
-            })) << "shares what nobody of its group has computed";
+            ASSERT_LE(slice.first_position, sequence.prompt);
             sequence.computed = slice.first_position;
             ++shared;
           }
           ASSERT_EQ(slice.first_position, sequence.computed);
-          // What is written to is one's own.
-          for (auto block = slice.first_position / 4; block < policy.blocks(slice.sequence).size(); ++block)
-            ASSERT_EQ(policy.pool().references(policy.blocks(slice.sequence)[block]), 1U);
+          for (std::uint32_t t = 0; t < num_tables; ++t) {
+            const auto& blocks = policy.blocks(slice.sequence, t);
+            const auto first = policy.first_block(slice.sequence, t);
+            ASSERT_LE(blocks.size() - first, needs.most_of(t, sequence.known));
+            ASSERT_GE(blocks.size() * 4, slice.first_position + slice.num_rows);
+            // Written blocks are not shared.
+            for (auto block = slice.first_position / 4; block < blocks.size(); ++block)
+              ASSERT_EQ(policy.pool().references(blocks[block]), 1U);
+            const auto token_at = [&](std::uint32_t position) {
+              const bool is_common = position < sequence.prompt;
+              return token{t, is_common ? sequence.group : 1000 + slice.sequence, position};
+            };
+            const auto [window, chunk] = reaches[t];
+            auto seen = chunk != 0 ? slice.first_position / chunk * chunk : 0;
+            if (window != 0 && slice.first_position >= window)
+              seen = slice.first_position + 1 - window;
+            ASSERT_LE(first * 4, seen);
+            for (auto position = seen; position < slice.first_position; ++position)
+              ASSERT_EQ(contents[blocks[position / 4]][position % 4], token_at(position))
+                  << "table " << t << ", position " << position;
+            for (std::uint32_t i = 0; i < slice.num_rows; ++i) {
+              const auto position = slice.first_position + i;
+              contents[blocks[position / 4]][position % 4] = token_at(position);
+            }
+          }
           ASSERT_EQ(slice.last, slice.first_position + slice.num_rows == sequence.known);
-          ASSERT_GE(policy.blocks(slice.sequence).size() * 4, slice.first_position + slice.num_rows);
           rows += slice.num_rows;
         }
         ASSERT_LE(rows, 8U);
@@ -379,7 +507,7 @@ TEST(batch_policy, everything_ends_under_random_load) {
           ASSERT_TRUE(!flying.empty() || live.empty()) << "nothing runs and nothing can start";
       }
       if (!flying.empty() && draw(0, 1) == 0) {
-        const auto which = draw(0, static_cast<uint32_t>(flying.size() - 1));
+        const auto which = draw(0, static_cast<std::uint32_t>(flying.size() - 1));
         const auto plan = std::move(flying[which]);
         flying.erase(flying.begin() + which);
         for (const auto& slice : plan.slices) {
@@ -399,6 +527,11 @@ TEST(batch_policy, everything_ends_under_random_load) {
     EXPECT_GT(shared, 20U);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(tables, random_load,
+                         testing::Values(std::vector<kv_reach>{{}}, std::vector<kv_reach>{{.window = 6}},
+                                         std::vector<kv_reach>{{}, {.window = 6}},
+                                         std::vector<kv_reach>{{.chunk = 5}, {}, {.chunk = 5}}));
 
 } // namespace
 } // namespace troupe

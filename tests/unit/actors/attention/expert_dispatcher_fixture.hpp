@@ -1,13 +1,13 @@
-// An attention worker and experts of which a test makes what it likes.
+// An attention worker, and expert hosts whose behaviour the test determines.
 #pragma once
 
 #include "actors/attention/expert_dispatcher.hpp"
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "tests/unit/actors/serving_system.hpp"
 
 namespace troupe {
 
-/// An expert host that does with a batch whatever the test wants.
+/// An expert host that handles a batch as the test says.
 inline expert_host_actor::behavior_type
 puppet(expert_host_actor::pointer self,
        std::function<caf::result<expert_result>(expert_host_actor::pointer, const expert_batch&)> answer) {
@@ -18,9 +18,6 @@ puppet(expert_host_actor::pointer self,
           [](caf::join_atom) { return worker_hello{}; },
           [](load_atom) { return lease_renewal{}; },
           [](const cluster_view&) {},
-          [](const expert_step_ptr&) {},
-          [](const expert_load_ptr&) {},
-          [](linger_atom) {},
           [](status_atom) { return expert_host_status{}; }};
 }
 
@@ -32,16 +29,16 @@ class expert_dispatcher_test : public serving_system {
   }
 
   /// Requests of different lengths that are under way when this returns.
-  void start_requests(uint64_t count = 6, uint64_t first = 1) {
-    for (uint64_t number = first; number < first + count; ++number)
-      submit_expecting(make_request(number, static_cast<uint32_t>(3 + number * 5 % 17), 24));
+  void start_requests(std::uint64_t count = 6, std::uint64_t first = 1) {
+    for (std::uint64_t number = first; number < first + count; ++number)
+      submit_expecting(make_request(number, static_cast<std::uint32_t>(3 + number * 5 % 17), 24));
     ASSERT_TRUE(run_until([&] { return tokens_of(first) >= 3; }));
   }
 
-  /// What came of request `number`.
-  outcome& of(uint64_t number) { return results[sequence_id{{number}, 0}]; }
+  /// The outcome of request `number`.
+  outcome& of(std::uint64_t number) { return results[sequence_id{{number}, 0}]; }
 
-  size_t tokens_of(uint64_t number) { return of(number).output.tokens.size(); }
+  std::size_t tokens_of(std::uint64_t number) { return of(number).output.tokens.size(); }
 
   void finish_all() {
     ASSERT_TRUE(run_until([&] { return all_finished(results, wanted.size()); }, std::chrono::seconds{200}));
@@ -52,7 +49,7 @@ class expert_dispatcher_test : public serving_system {
     EXPECT_EQ(status_of(attention).kv_blocks_used, 0U);
   }
 
-  /// Two hosts with everything, and a worker.
+  /// Two hosts with every expert, and a worker.
   void start_replicated() {
     one = add_host("expert-0");
     two = add_host("expert-1");
@@ -62,7 +59,7 @@ class expert_dispatcher_test : public serving_system {
     publish(attention, one, two);
   }
 
-  /// `one`, which takes batches and never answers.
+  /// `one`, which accepts batches and never answers.
   void add_mute_host() {
     one.address = {{77}, worker_role::expert, "mute", ""};
     one.actor = root(system.spawn(puppet, [this](expert_host_actor::pointer self, const expert_batch&) {
@@ -81,7 +78,7 @@ class expert_dispatcher_test : public serving_system {
 
   host one;
   host two;
-  size_t mute_batches = 0;
+  std::size_t mute_batches = 0;
   worker attention;
   outcomes results;
   std::map<sequence_id, hash_model_output> wanted;

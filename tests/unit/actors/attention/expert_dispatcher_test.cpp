@@ -35,7 +35,7 @@ TEST_F(expert_dispatcher_test, workers_share_the_steps_of_a_host) {
   attention = workers[0];
   client = add_client(results);
   publish(one, workers[0], workers[1], workers[2], workers[3]);
-  for (uint64_t number = 1; number <= 40; ++number) {
+  for (std::uint64_t number = 1; number <= 40; ++number) {
     const auto request = make_request(number, 5, 10);
     wanted[request.id] = expected(request);
     submit(workers[number % 4], client, request);
@@ -45,7 +45,7 @@ TEST_F(expert_dispatcher_test, workers_share_the_steps_of_a_host) {
 }
 
 TEST_F(expert_dispatcher_test, a_host_that_others_keep_busy_gets_less) {
-  const auto run_beside = [&](uint64_t queued_rows) {
+  const auto run_beside = [&](std::uint64_t queued_rows) {
     results.clear();
     wanted.clear();
     members.clear();
@@ -57,7 +57,7 @@ TEST_F(expert_dispatcher_test, a_host_that_others_keep_busy_gets_less) {
     two = add_host("free");
     load(two, all_experts());
     remove(real.address);
-    uint64_t asked = 0;
+    std::uint64_t asked = 0;
     one.address = {{queued_rows + 1000}, worker_role::expert, "busy-" + std::to_string(queued_rows), ""};
     one.actor =
         root(system.spawn(puppet, [&, real](expert_host_actor::pointer self, const expert_batch& batch) {
@@ -78,7 +78,7 @@ TEST_F(expert_dispatcher_test, a_host_that_others_keep_busy_gets_less) {
     publish(attention, one, two);
     start_requests();
     finish_all();
-    const std::array<uint64_t, 2> at_first{asked, two.metrics->batches};
+    const std::array<std::uint64_t, 2> at_first{asked, two.metrics->batches};
     advance(defaults::queue_news);
     start_requests(6, 100);
     EXPECT_GT(asked, at_first[0]) << "it is asked again once its word is old";
@@ -163,8 +163,8 @@ TEST_F(expert_dispatcher_test, a_parked_micro_batch_does_not_hold_up_others) {
   publish(attention, one);
   // Which requests need expert 7 of layer 3, and which do not?
   std::map<bool, generation_request> examples;
-  uint64_t used = 0;
-  for (uint64_t number = 1; examples.size() < 2; ++number) {
+  std::uint64_t used = 0;
+  for (std::uint64_t number = 1; examples.size() < 2; ++number) {
     const auto request = make_request(number, 2, 2);
     submit_expecting(request);
     finish_all();
@@ -230,7 +230,7 @@ TEST_F(expert_dispatcher_test, an_expert_has_moved_and_a_newer_view_says_where) 
   place(one, all_experts(moved));
   start_worker();
   publish(attention, one, two);
-  for (uint64_t number = 1; number <= 6; ++number)
+  for (std::uint64_t number = 1; number <= 6; ++number)
     submit_expecting(make_request(number, 12, 6));
   advance(300ms);
   EXPECT_FALSE(all_finished(results, wanted.size()));

@@ -26,7 +26,7 @@ TEST_F(expert_dispatcher_test, copies_are_not_hedged_in_their_turn) {
   const auto before = attention.metrics->hedges;
   one.device->hang();
   two.device->hang();
-  advance(9s); // nobody answers, and nobody is asked again yet
+  advance(9s); // no host answers, and none gets the batch again yet
   EXPECT_LE(attention.metrics->hedges - before, 2U) << "one for each host of the layer that waits";
   one.device->resume();
   two.device->resume();
@@ -122,7 +122,7 @@ TEST_F(expert_dispatcher_test, complains_of_a_mute_host_that_replicas_cover_for)
   start_requests();
   finish_all();
   ASSERT_GT(mute_batches, 0U);
-  const auto complaints = [this] { return ask<lease_renewal>(attention.actor, load_atom_v)->complaints; };
+  const auto complaints = [this] { return load_of(attention).complaints; };
   EXPECT_TRUE(complaints().empty()) << "it may be slow";
   advance(defaults::engine_stall + 1s);
   ASSERT_EQ(complaints().size(), 1U) << "also once nobody waits for that answer any more";
@@ -141,10 +141,10 @@ TEST_F(expert_dispatcher_test, a_host_that_answers_with_errors_is_not_mute) {
   publish(attention, one);
   submit(attention, client, make_request(1, 5, 5));
   advance(defaults::engine_stall + 5s);
-  const auto load = ask<lease_renewal>(attention.actor, load_atom_v);
-  EXPECT_TRUE(load->complaints.empty());
-  EXPECT_EQ(load->at_experts, 1U);
-  EXPECT_EQ(load->engine.oldest_step_ms, 0U) << "what waits for experts is not at the engine";
+  EXPECT_TRUE(load_of(attention).complaints.empty());
+  EXPECT_EQ(load_of(attention).at_experts, 1U);
+  EXPECT_EQ(ask<lease_renewal>(attention.actor, load_atom_v)->engine.oldest_step_ms, 0U)
+      << "what waits for experts is not at the engine";
 }
 
 TEST_F(expert_dispatcher_test, batches_that_nobody_waits_for_are_given_up_too) {
@@ -175,7 +175,7 @@ TEST_F(expert_dispatcher_test, overload_is_a_reason_to_go_elsewhere) {
   for (const auto* name : {"attention-1", "attention-2", "attention-3"})
     others.push_back(add_worker(name));
   publish(attention, one, two, others[0], others[1], others[2]);
-  for (uint64_t number = 1; number <= 40; ++number) {
+  for (std::uint64_t number = 1; number <= 40; ++number) {
     const auto request = make_request(number, 12, 8);
     wanted[request.id] = expected(request);
     submit(number % 4 == 0 ? attention : others[number % 4 - 1], client, request);
@@ -196,7 +196,7 @@ TEST_F(expert_dispatcher_test, overload_of_the_only_host_is_waited_out) {
   auto other = add_worker("attention-1");
   auto third = add_worker("attention-2");
   publish(attention, other, third, one);
-  for (uint64_t number = 1; number <= 9; ++number) {
+  for (std::uint64_t number = 1; number <= 9; ++number) {
     const auto request = make_request(number, 60, 4);
     wanted[request.id] = expected(request);
     submit(number % 3 == 0 ? attention : number % 3 == 1 ? other : third, client, request);

@@ -1,5 +1,5 @@
-// Expert batches that overlap: answers that come after their batch was sent once more, replicas that come
-// late, hosts that lose experts, hang, fail and die under way.
+// Overlaps of expert batches: answers after a batch was sent again, late replicas, and hosts that lose
+// experts, hang, fail and die meanwhile.
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -18,11 +18,11 @@ using namespace std::chrono_literals;
 // ---------------------------------------------------------------------------------------------------------------
 // Any order of events
 
-/// An attention worker and hosts that are ordered about. Views are told late: they name experts that are not
-/// loaded yet, and leave out hosts that serve already.
+/// An attention worker, and hosts with changing orders. Views are late: they list experts that are not loaded
+/// yet, and omit hosts that serve already.
 class serving_world : public serving_system {
  public:
-  explicit serving_world(uint32_t seed) : links(*this, seed, 2ms) {
+  explicit serving_world(std::uint32_t seed) : links(*this, seed, 2ms) {
     SetUp();
     for (int i = 0; i < 3; ++i)
       add();
@@ -50,8 +50,8 @@ class serving_world : public serving_system {
     hosts[id].is = std::move(added);
   }
 
-  /// Gives a host other experts, and others what nobody would have. The worker is told within a while.
-  void reorder(uint64_t id) {
+  /// Gives a host other experts; experts without a host go to others. The worker's view follows later.
+  void reorder(std::uint64_t id) {
     hosts.at(id).wanted.clear();
     for (auto expert : all_experts())
       if (links.below(3) < 2)
@@ -64,7 +64,7 @@ class serving_world : public serving_system {
       if (std::none_of(hosts.begin(), hosts.end(),
                        [expert](const auto& entry) { return entry.second.wanted.contains(expert); })) {
         auto at = hosts.begin();
-        std::advance(at, links.below(static_cast<uint32_t>(hosts.size())));
+        std::advance(at, links.below(static_cast<std::uint32_t>(hosts.size())));
         at->second.wanted.insert(expert);
       }
     for (auto& [id, at] : hosts) {
@@ -84,7 +84,7 @@ class serving_world : public serving_system {
     links.later(links.up_to(300ms), [this] { publish(attention); });
   }
 
-  void die(uint64_t id) {
+  void die(std::uint64_t id) {
     const auto gone = std::move(hosts.at(id).is);
     hosts.erase(id);
     kill(gone.actor);
@@ -94,14 +94,15 @@ class serving_world : public serving_system {
 
   void submit_one() {
     const auto number = ++num_requests;
-    const auto request = make_request(number, 1 + links.below(24), 1 + static_cast<int32_t>(links.below(16)));
+    const auto request =
+        make_request(number, 1 + links.below(24), 1 + static_cast<std::int32_t>(links.below(16)));
     wanted[request.id] = expected(request);
     submit(attention, client, request);
   }
 
   void do_something() {
     auto any = hosts.begin();
-    std::advance(any, links.below(static_cast<uint32_t>(hosts.size())));
+    std::advance(any, links.below(static_cast<std::uint32_t>(hosts.size())));
     const auto id = any->first;
     const auto device = any->second.is.device;
     switch (links.below(9)) {
@@ -145,7 +146,7 @@ class serving_world : public serving_system {
       do_something();
       submit_one();
     }
-    links.pass(60s); // whatever hangs is back, the worker knows the placement, and pauses are over
+    links.pass(60s);               // hung hosts are back, the worker knows the placement, and pauses are over
     for (auto& [id, at] : hosts) { // a flaw that has had no step yet
       at.is.engine->fail(0, "");
       at.is.engine->truncate(0);
@@ -163,32 +164,31 @@ class serving_world : public serving_system {
     EXPECT_EQ(status_of(attention).kv_blocks_used, 0U);
   }
 
-  /// What has been does not weigh on any host.
+  /// Past faults exclude no host from work.
   void expect_everybody_gets_work() {
     const auto hedges = attention.metrics->hedges;
     const auto retries = status_of(attention).expert_retries;
-    std::map<uint64_t, uint64_t> before;
+    std::map<std::uint64_t, std::uint64_t> before;
     for (const auto& [id, at] : hosts)
       before[id] = at.is.metrics->steps;
     for (int i = 0; i < 12; ++i)
       submit_one();
     finish();
     for (const auto& [id, at] : hosts)
-      if (at.wanted.size() > 4) {
+      if (at.wanted.size() > 4)
         EXPECT_GT(at.is.metrics->steps, before[id]) << at.is.address.name << " gets nothing any more";
-      }
     EXPECT_EQ(attention.metrics->hedges, hedges) << "nobody is slow any more";
     EXPECT_EQ(status_of(attention).expert_retries, retries) << "and nobody fails";
   }
 
   seeded_links links;
-  std::map<uint64_t, expert_worker> hosts;
+  std::map<std::uint64_t, expert_worker> hosts;
   worker attention;
   outcomes results;
   std::map<sequence_id, hash_model_output> wanted;
   token_receiver_actor client;
-  uint64_t last_order = 1000;
-  uint64_t num_requests = 0;
+  std::uint64_t last_order = 1000;
+  std::uint64_t num_requests = 0;
   int num_added = 0;
   int num_flaws = 0;
 
@@ -197,11 +197,11 @@ class serving_world : public serving_system {
 };
 
 TEST(expert_overlap, property_rows_come_back_once_whatever_hosts_do) {
-  uint64_t num_hedges = 0;
-  uint64_t num_not_hosted = 0;
-  uint64_t num_timeouts = 0;
+  std::uint64_t num_hedges = 0;
+  std::uint64_t num_not_hosted = 0;
+  std::uint64_t num_timeouts = 0;
   const auto* alone = std::getenv("TROUPE_SEED"); // NOLINT(concurrency-mt-unsafe)
-  for_each_seed(100, [&](uint32_t seed) {
+  for_each_seed(100, [&](std::uint32_t seed) {
     serving_world world{seed};
     world.play();
     world.expect_everybody_gets_work();
@@ -229,9 +229,9 @@ class expert_overlap_test : public expert_dispatcher_test {
     publish(attention, two);
   }
 
-  uint64_t retries(ec code) { return attention.metrics->retries[code]; }
+  std::uint64_t retries(ec code) { return attention.metrics->retries[code]; }
 
-  /// One host that has everything, so slow that it needs longer than the timeout for its first batch.
+  /// One host with every expert, so slow that its first batch takes longer than the timeout.
   void start_slow() {
     one = add_host("expert-0");
     load(one, all_experts());
@@ -302,7 +302,7 @@ TEST_F(expert_overlap_test, a_host_whose_answer_came_after_all_gets_work_again) 
 
 TEST_F(expert_overlap_test, a_replica_that_comes_late_is_asked_at_once) {
   start_slow();
-  advance(2s); // too late already, and nobody else to ask
+  advance(2s); // too late already, and no other host to ask
   EXPECT_EQ(attention.metrics->hedges, 0U);
   const auto before = now();
   add_replica();
@@ -359,7 +359,7 @@ TEST_F(expert_overlap_test, rows_of_hosts_that_fail_together_go_to_one_host) {
     at.device->hang();
   advance(5ms); // both sit on batches of the same layer
   kill(one.actor);
-  kill(two.actor); // what is left of them is not in the order of experts
+  kill(two.actor); // their remaining parts are not in the order of experts
   remove(one.address);
   remove(two.address);
   const auto third = add_host("expert-2");
@@ -403,7 +403,7 @@ TEST_F(expert_overlap_test, a_cancel_of_an_older_attempt_does_not_end_the_newer_
   request.attempt = 2;
   submit_expecting(request);
   ASSERT_TRUE(run_until([&] { return tokens_of(1) >= 3; }));
-  caf::anon_send(attention.actor, cancel_atom_v, request.id, uint32_t{1});
+  caf::anon_send(attention.actor, cancel_atom_v, request.id, std::uint32_t{1});
   finish_all();
 }
 
@@ -431,7 +431,7 @@ TEST_F(expert_overlap_test, a_dead_host_owes_nothing_though_the_view_still_names
   ASSERT_GT(mute_batches, 0U);
   kill(one.actor);
   advance(defaults::engine_stall + 1s);
-  EXPECT_TRUE(ask<lease_renewal>(attention.actor, load_atom_v)->complaints.empty());
+  EXPECT_TRUE(load_of(attention).complaints.empty());
 }
 
 TEST_F(expert_overlap_test, a_host_that_answers_again_is_avoided_no_longer_than_the_first_time) {
@@ -439,7 +439,7 @@ TEST_F(expert_overlap_test, a_host_that_answers_again_is_avoided_no_longer_than_
   load(one, all_experts());
   start_worker();
   publish(attention, one);
-  for (uint64_t number = 1; number <= 6; ++number) {
+  for (std::uint64_t number = 1; number <= 6; ++number) {
     one.engine->fail(1, "out of memory");
     const auto before = now();
     submit_expecting(make_request(number, 5, 3));

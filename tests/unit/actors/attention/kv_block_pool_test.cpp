@@ -17,7 +17,7 @@ TEST(kv_block_pool, gives_all_or_nothing) {
   EXPECT_EQ(table.size(), 3U);
   EXPECT_EQ(pool.num_used(), 3U);
   EXPECT_TRUE(pool.grow(table, 1));
-  EXPECT_EQ(std::set<uint32_t>(table.begin(), table.end()).size(), 4U) << "no block twice";
+  EXPECT_EQ(std::set<std::uint32_t>(table.begin(), table.end()).size(), 4U) << "no block twice";
   pool.release(table);
   EXPECT_TRUE(table.empty());
   EXPECT_EQ(pool.num_free(), 4U);
@@ -70,28 +70,30 @@ TEST(kv_block_pool_death, releasing_what_nobody_holds_ends_the_process) {
   EXPECT_DEATH(pool.release(table), "block 1 is released and nobody holds it");
 }
 
-// Tables grow, fork, are written to and die at random. Every entry remembers which content it must see;
-// whoever writes to a block must not change what another table sees.
+// Tables grow, fork, are written to and die at random. Every entry remembers its expected content; writing to
+// a block must not change the content of another table.
 TEST(kv_block_pool, never_shares_wrongly_and_never_leaks) {
-  for (const uint32_t seed : {1U, 2U, 3U}) {
+  for (const std::uint32_t seed : {1U, 2U, 3U}) {
     SCOPED_TRACE(seed);
     std::mt19937 random{seed};
-    const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>{0, n - 1}(random); };
+    const auto below = [&](std::size_t n) {
+      return std::uniform_int_distribution<std::size_t>{0, n - 1}(random);
+    };
     kv_block_pool pool{24};
-    std::map<uint32_t, uint64_t> memory; // what is written in each block
+    std::map<std::uint32_t, std::uint64_t> memory; // content of each block
 
     struct sequence {
       kv_block_pool::block_table blocks;
-      std::vector<uint64_t> wanted;
+      std::vector<std::uint64_t> wanted;
     };
 
     std::vector<sequence> sequences;
-    uint64_t content = 0;
+    std::uint64_t content = 0;
     for (int step = 0; step < 20'000; ++step) {
       const auto action = below(5);
       if (action == 0 || sequences.empty()) {
         sequence added;
-        const auto count = static_cast<uint32_t>(below(5));
+        const auto count = static_cast<std::uint32_t>(below(5));
         const auto enough = count <= pool.num_free();
         ASSERT_EQ(pool.grow(added.blocks, count), enough);
         for (const auto block : added.blocks) {
@@ -113,7 +115,7 @@ TEST(kv_block_pool, never_shares_wrongly_and_never_leaks) {
         const auto index = below(writer.blocks.size());
         const auto before = writer.blocks;
         std::optional<kv_block_pool::block_copy> copy;
-        if (!pool.make_writable(writer.blocks, static_cast<uint32_t>(index), copy)) {
+        if (!pool.make_writable(writer.blocks, static_cast<std::uint32_t>(index), copy)) {
           ASSERT_EQ(pool.num_free(), 0U);
           ASSERT_EQ(writer.blocks, before);
           continue;
@@ -123,9 +125,9 @@ TEST(kv_block_pool, never_shares_wrongly_and_never_leaks) {
         memory[writer.blocks[index]] = ++content;
         writer.wanted[index] = content;
       }
-      std::map<uint32_t, uint32_t> references;
+      std::map<std::uint32_t, std::uint32_t> references;
       for (const auto& owner : sequences)
-        for (size_t i = 0; i < owner.blocks.size(); ++i) {
+        for (std::size_t i = 0; i < owner.blocks.size(); ++i) {
           ++references[owner.blocks[i]];
           ASSERT_EQ(memory[owner.blocks[i]], owner.wanted[i]);
         }

@@ -5,14 +5,14 @@
 namespace troupe {
 namespace {
 
-micro_batch_policy::config up_to(uint32_t most) {
+micro_batch_policy::config up_to(std::uint32_t most) {
   micro_batch_policy::config result;
   result.max_micro_batches = most;
   return result;
 }
 
-/// What `policy` wants once it has seen `seen` often enough.
-uint32_t settled(micro_batch_policy policy, const micro_batch_policy::measurement& seen) {
+/// The policy's result once it has seen `seen` often enough.
+std::uint32_t settled(micro_batch_policy policy, const micro_batch_policy::measurement& seen) {
   for (int i = 0; i < 100; ++i)
     policy.observe(seen);
   return policy.wanted();
@@ -32,7 +32,7 @@ TEST(micro_batch_policy, more_where_experts_are_bound_by_arithmetic) {
 }
 
 TEST(micro_batch_policy, more_where_waiting_exceeds_what_splitting_costs) {
-  // Few rows an expert, but the answers take long for other reasons than computing.
+  // Few rows per expert, but the answers are late for reasons other than computing.
   EXPECT_GT(settled(micro_batch_policy{up_to(4)}, {1, 20e6, 12e6, 1e6, 2}), 1U);
 }
 

@@ -1,5 +1,5 @@
-// What goes to many is encoded once, and read as what it is.
-#include "actors/cluster/encoded_once_layout.hpp"
+// A message for many receivers is encoded once, and read as its plain value.
+#include "actors/protocol/encoded_once_layout.hpp"
 
 #include <thread>
 #include <vector>
@@ -9,7 +9,7 @@
 #include <caf/message.hpp>
 #include <gtest/gtest.h>
 
-#include "actors/cluster/view_messages.hpp"
+#include "actors/protocol/view_messages.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
 
@@ -18,8 +18,8 @@ namespace {
 
 /// Counts how often it is written.
 struct counted {
-  uint64_t value = 0;
-  std::vector<uint32_t> more;
+  std::uint64_t value = 0;
+  std::vector<std::uint32_t> more;
   std::shared_ptr<int> times = std::make_shared<int>(0);
 
   bool operator==(const counted& other) const { return value == other.value && more == other.more; }
@@ -94,7 +94,7 @@ TEST(encoded_once, is_the_value_itself_on_the_wire) {
 
 TEST(encoded_once, what_cannot_be_read_leaves_the_receiver_as_it_was) {
   const auto bytes = bytes_of(shared_view_change{sample_change()});
-  for (size_t length = 0; length < bytes.size(); ++length) {
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
     const std::vector<char> part{bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)};
     shared_view_change copy;
     caf::binary_deserializer source{nullptr, part};

@@ -1,4 +1,4 @@
-// A member between a worker and a scheduler that play their parts.
+// A member between a scripted worker and a scripted scheduler.
 #pragma once
 
 #include <chrono>
@@ -9,14 +9,14 @@
 
 #include "actors/cluster/member.hpp"
 #include "actors/cluster/member_pulse.hpp"
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 
-/// Understands what any worker is told.
+/// Handles all messages to workers.
 using any_worker_actor =
     caf::typed_actor<caf::reacts_to<cluster_view>, caf::replies_to<caf::join_atom>::with<worker_hello>,
                      caf::replies_to<load_atom>::with<lease_renewal>,
@@ -28,6 +28,9 @@ struct worker_log {
   std::vector<host_order> orders;
   std::vector<bool> schedulers; ///< found, lost, ...
   bool answers_load = true;
+  std::uint64_t running = 3;
+  std::uint64_t runs = 0;
+  bool is_used = false; ///< it computes something between two questions
 };
 
 struct silent_state {
@@ -40,9 +43,11 @@ inline any_worker_actor::behavior_type any_worker(any_worker_actor::stateful_poi
   return {
       [log](const cluster_view& view) { log->views.push_back(view); },
       [hello](caf::join_atom) { return hello; },
-      [self, log](load_atom) -> caf::result<lease_renewal> {
+      [self, hello, log](load_atom) -> caf::result<lease_renewal> {
         lease_renewal load;
-        load.running = 3;
+        load.running = log->running;
+        if (hello.address.role == worker_role::expert)
+          load.of_role = expert_load{{.runs = log->is_used ? ++log->runs : log->runs}};
         if (log->answers_load) {
           for (auto& late : std::exchange(self->state.open, {}))
             late.deliver(load);
@@ -61,14 +66,15 @@ inline any_worker_actor::behavior_type any_worker(any_worker_actor::stateful_poi
 }
 
 struct scheduler_log {
-  uint64_t term = 1;
+  std::uint64_t term = 1;
   caf::error refusal;
   bool answers_joins = true;
   bool answers_leaves = true;
+  bool tells_ready = true;
   std::vector<worker_hello> hellos;
   std::vector<lease_renewal> renewals;
   std::vector<worker_id> leaves;
-  shared_view_change whole; ///< the answer to whoever has missed a change; none where it has epoch 0
+  shared_view_change whole; ///< the answer to a missed change; none at epoch 0
   std::vector<worker_id> asked_whole;
   member_actor member; ///< the last that joined
 };
@@ -80,8 +86,8 @@ struct fake_scheduler_state {
   std::vector<caf::typed_response_promise<shared_view_change>> open_views;
 };
 
-/// What leads from one epoch to another; from 0 the whole view, of no layers.
-inline shared_view_change change_of(uint64_t term, uint64_t from_epoch, uint64_t epoch) {
+/// A change from one epoch to another; from 0 the whole view, without layers.
+inline shared_view_change change_of(std::uint64_t term, std::uint64_t from_epoch, std::uint64_t epoch) {
   view_change change;
   change.term = term;
   change.from_epoch = from_epoch;
@@ -89,7 +95,7 @@ inline shared_view_change change_of(uint64_t term, uint64_t from_epoch, uint64_t
   return shared_view_change{change};
 }
 
-inline shared_view_change view_of(uint64_t term, uint64_t epoch) {
+inline shared_view_change view_of(std::uint64_t term, std::uint64_t epoch) {
   return change_of(term, 0, epoch);
 }
 
@@ -104,7 +110,7 @@ fake_scheduler(scheduler_actor::stateful_pointer<fake_scheduler_state> self,
           return self->state.open.emplace_back(self->make_response_promise<worker_welcome>());
         if (log->refusal)
           return log->refusal;
-        return worker_welcome{log->term, "model-a", view_of(log->term, 1)};
+        return worker_welcome{log->term, "model-a", view_of(log->term, 1), log->tells_ready};
       },
       [log](const lease_renewal& load) { log->renewals.push_back(load); },
       [self, log](caf::leave_atom, worker_id id) -> caf::result<void> {
@@ -121,7 +127,7 @@ fake_scheduler(scheduler_actor::stateful_pointer<fake_scheduler_state> self,
       },
       [](const admission_request&) -> caf::result<assignment> { return make_error(ec::not_ready, "fake"); },
       [](done_atom, request_id) {},
-      [](done_atom, request_id, uint32_t) {},
+      [](done_atom, request_id, std::uint32_t) {},
       [](caf::tick_atom) {},
       [](gather_atom) {},
       [](status_atom) { return scheduler_status{}; },
@@ -166,6 +172,16 @@ class member_test : public deterministic_system {
     run();
   }
 
+  /// Asks the member to leave; is_gone is set at its answer.
+  void leave() {
+    root(system.spawn([this](caf::event_based_actor* self) -> caf::behavior {
+      self->request(member, caf::infinite, caf::leave_atom_v).then([this] { is_gone = true; });
+      return {[](int) {}};
+    }));
+    run();
+  }
+
+  bool is_gone = false;
   local_directory_actor directory;
   any_worker_actor worker;
   member_actor member;

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 /// Finds a scheduler by its endpoint, as the transport does.
 struct switchboard {
   std::map<std::string, scheduler_actor> schedulers; ///< that listen, and are active
-  std::set<std::string> hanging;                     ///< accept connections and say nothing
+  std::set<std::string> hanging;                     ///< accept connections and never answer
   std::vector<std::string> asked;
 };
 

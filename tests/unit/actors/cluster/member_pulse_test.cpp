@@ -1,9 +1,9 @@
-// What /ready and /health of a worker say.
+// The answers of a worker's /ready and /health.
 #include "actors/cluster/member_pulse.hpp"
 
 #include <gtest/gtest.h>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 namespace {
@@ -13,13 +13,27 @@ using time_point = member_pulse::clock::time_point;
 
 constexpr time_point start{1000s};
 
-TEST(member_pulse, is_ready_from_the_join_until_it_is_apart_again) {
+TEST(member_pulse, is_ready_from_when_it_holds_its_share_until_it_leaves) {
   member_pulse pulse;
   EXPECT_EQ(pulse.why_not_ready(), "looks for a scheduler");
   pulse.joined();
+  EXPECT_EQ(pulse.why_not_ready(), "has yet to load the experts that it is to hold");
+  pulse.ready();
   EXPECT_EQ(pulse.why_not_ready(), "");
-  pulse.apart("leaves the cluster");
+  pulse.apart("looks for a scheduler");
+  EXPECT_EQ(pulse.why_not_ready(), "") << "it serves on";
+  pulse.leaves();
   EXPECT_EQ(pulse.why_not_ready(), "leaves the cluster");
+  pulse.ready();
+  EXPECT_EQ(pulse.why_not_ready(), "leaves the cluster");
+}
+
+TEST(member_pulse, a_worker_that_is_to_leave_is_not_replaced) {
+  member_pulse pulse;
+  pulse.joined();
+  pulse.heard(start, {.steps = 7, .oldest_step_ms = 901, .step_limit_ms = 900});
+  pulse.leaves();
+  EXPECT_EQ(pulse.flaw(start + 60s), "");
 }
 
 TEST(member_pulse, a_worker_that_says_nothing_has_a_flaw_after_its_limit) {

@@ -58,8 +58,23 @@ TEST_F(member_test, a_worker_that_is_stuck_loses_its_lease) {
   EXPECT_TRUE(schedule->renewals.empty());
 }
 
-TEST_F(member_test, tells_the_probes_that_it_has_joined_and_that_its_worker_is_silent) {
+TEST_F(member_test, an_expert_worker_is_ready_when_the_scheduler_says_that_it_holds_its_share) {
+  start_scheduler();
   start_member();
+  EXPECT_EQ(pulse->why_not_ready(), "has yet to load the experts that it is to hold");
+  from_scheduler(ready_atom_v);
+  EXPECT_EQ(pulse->why_not_ready(), "");
+}
+
+TEST_F(member_test, an_expert_worker_is_ready_at_once_where_an_older_scheduler_would_never_say_so) {
+  schedule->tells_ready = false;
+  start_scheduler();
+  start_member();
+  EXPECT_EQ(pulse->why_not_ready(), "");
+}
+
+TEST_F(member_test, tells_the_probes_that_it_has_joined_and_that_its_worker_is_silent) {
+  start_member(worker_role::attention);
   EXPECT_EQ(pulse->why_not_ready(), "looks for a scheduler");
   start_scheduler();
   advance(defaults::reconnect_max);
@@ -71,16 +86,34 @@ TEST_F(member_test, tells_the_probes_that_it_has_joined_and_that_its_worker_is_s
   EXPECT_EQ(flaw().substr(0, 35), "the worker has not said its load fo");
 }
 
-TEST_F(member_test, tells_the_probes_that_the_scheduler_is_gone_and_that_it_leaves) {
+TEST_F(member_test, is_as_ready_as_it_was_while_the_scheduler_is_away_and_not_when_it_leaves) {
   start_scheduler();
   start_member();
-  EXPECT_EQ(pulse->why_not_ready(), "");
-  caf::anon_send_exit(scheduler, caf::exit_reason::kill);
-  run();
+  kill(scheduler);
   EXPECT_EQ(pulse->why_not_ready(), "looks for a scheduler");
+  start_scheduler();
+  advance(defaults::reconnect_max);
+  from_scheduler(ready_atom_v);
+  kill(scheduler);
+  EXPECT_EQ(pulse->why_not_ready(), "");
   caf::anon_send(member, caf::leave_atom_v);
   run();
   EXPECT_EQ(pulse->why_not_ready(), "leaves the cluster");
+}
+
+TEST_F(member_test, who_is_fenced_is_not_ready_until_it_has_joined_and_is_so_again) {
+  start_scheduler();
+  start_member();
+  from_scheduler(ready_atom_v);
+  schedule->refusal = make_error(ec::not_ready, "its engine hangs");
+  from_scheduler(fence_atom_v);
+  advance(5s);
+  EXPECT_EQ(pulse->why_not_ready(), "looks for a scheduler");
+  schedule->refusal = {};
+  advance(defaults::reconnect_max);
+  EXPECT_EQ(pulse->why_not_ready(), "has yet to load the experts that it is to hold");
+  from_scheduler(ready_atom_v);
+  EXPECT_EQ(pulse->why_not_ready(), "");
 }
 
 TEST_F(member_test, drops_views_of_older_terms_and_epochs) {
@@ -255,28 +288,77 @@ TEST_F(member_test, an_expert_worker_says_the_term_of_its_orders) {
   EXPECT_EQ(schedule->hellos[1].term, 5U);
 }
 
-TEST_F(member_test, who_is_leaving_renews_and_joins_nobody_any_more) {
+TEST_F(member_test, who_is_leaving_renews_until_it_is_let_go) {
   start_scheduler();
   start_member();
   schedule->answers_leaves = false;
-  bool is_gone = false;
-  system.spawn([&](caf::event_based_actor* self) {
-    self->request(member, 60s, caf::leave_atom_v).then([&] { is_gone = true; });
-  });
-  run();
+  leave();
   ASSERT_EQ(schedule->leaves.size(), 1U);
   schedule->renewals.clear();
   advance(2s);
   EXPECT_EQ(schedule->renewals.size(), 4U) << "its lease holds while it hands over";
   from_scheduler(fence_atom_v);
-  advance(1s);
+  advance(10min);
   EXPECT_EQ(schedule->hellos.size(), 1U);
-  EXPECT_FALSE(is_gone);
-  kill(scheduler);
+  EXPECT_FALSE(is_gone) << "only whoever asked it to leave has a deadline";
+}
+
+TEST_F(member_test, who_is_leaving_asks_the_next_scheduler_to_be_let_go) {
+  log->is_used = true;
   start_scheduler();
-  advance(1s);
-  EXPECT_EQ(schedule->hellos.size(), 1U) << "the next scheduler has never had it";
-  advance(defaults::drain + defaults::local_request);
+  start_member();
+  ASSERT_TRUE(ask<host_report>(member, host_order{1, 4, {{0, 1}}}));
+  schedule->answers_leaves = false;
+  leave();
+  kill(scheduler);
+  advance(3s);
+  EXPECT_FALSE(is_gone) << "what it holds is wanted";
+  start_scheduler();
+  advance(defaults::reconnect_max);
+  EXPECT_EQ(schedule->hellos.size(), 2U);
+  EXPECT_EQ(schedule->leaves, (std::vector<worker_id>{{11}, {11}}));
+  advance(2 * defaults::leave_alone);
+  EXPECT_FALSE(is_gone) << "it is not alone any more";
+  EXPECT_EQ(pulse->why_not_ready(), "leaves the cluster");
+}
+
+TEST_F(member_test, who_is_leaving_and_used_waits_so_long_for_a_scheduler) {
+  log->is_used = true;
+  start_scheduler();
+  start_member();
+  ASSERT_TRUE(ask<host_report>(member, host_order{1, 4, {{0, 1}}}));
+  kill(scheduler);
+  leave();
+  advance(defaults::leave_alone - 3s);
+  EXPECT_FALSE(is_gone);
+  advance(3s + defaults::reconnect_max);
+  EXPECT_TRUE(is_gone);
+  start_scheduler();
+  advance(3s);
+  EXPECT_EQ(schedule->hellos.size(), 1U);
+}
+
+TEST_F(member_test, who_is_leaving_and_not_used_waits_less_long_for_a_scheduler) {
+  start_scheduler();
+  start_member();
+  ASSERT_TRUE(ask<host_report>(member, host_order{1, 4, {{0, 1}}}));
+  kill(scheduler);
+  leave();
+  advance(defaults::leave_idle - 3s);
+  EXPECT_FALSE(is_gone);
+  advance(3s + defaults::reconnect_max);
+  EXPECT_TRUE(is_gone);
+}
+
+TEST_F(member_test, without_a_scheduler_an_attention_worker_leaves_when_its_sequences_have_ended) {
+  start_scheduler();
+  start_member(worker_role::attention);
+  kill(scheduler);
+  leave();
+  advance(5s);
+  EXPECT_FALSE(is_gone) << "it works on three";
+  log->running = 0;
+  advance(defaults::reconnect_max);
   EXPECT_TRUE(is_gone);
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::vector<milliseconds> pauses_of(uint64_t seed, size_t count) {
+std::vector<milliseconds> pauses_of(std::uint64_t seed, std::size_t count) {
   reconnect_pauses pauses{seed};
   std::vector<milliseconds> result;
   while (result.size() < count)
@@ -23,9 +23,9 @@ TEST(reconnect_pauses_test, each_is_of_the_upper_half_of_a_bound_that_doubles) {
                                          4 * defaults::reconnect_min,  8 * defaults::reconnect_min,
                                          16 * defaults::reconnect_min, defaults::reconnect_max,
                                          defaults::reconnect_max};
-  for (uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     const auto pauses = pauses_of(seed, bounds.size());
-    for (size_t at = 0; at < bounds.size(); ++at) {
+    for (std::size_t at = 0; at < bounds.size(); ++at) {
       EXPECT_GE(pauses[at], bounds[at] / 2) << "seed " << seed << ", pause " << at;
       EXPECT_LE(pauses[at], bounds[at]) << "seed " << seed << ", pause " << at;
     }
@@ -39,7 +39,7 @@ TEST(reconnect_pauses_test, equal_seeds_pause_equally_and_others_do_not) {
 
 TEST(reconnect_pauses_test, a_thousand_workers_come_back_spread_over_the_whole_half) {
   std::multiset<milliseconds> firsts;
-  for (uint64_t seed = 1; seed <= 1000; ++seed)
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed)
     firsts.insert(pauses_of(seed, 1).front());
   for (auto at = defaults::reconnect_min / 2; at <= defaults::reconnect_min; ++at) {
     EXPECT_GE(firsts.count(at), 15U) << at.count() << " ms"; // 38 of a thousand in each of 26 ms

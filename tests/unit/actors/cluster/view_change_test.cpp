@@ -1,4 +1,4 @@
-// From one view to the next, and which changes lead nowhere.
+// Changes from one view to the next, and changes that do not fit.
 #include "actors/cluster/view_change.hpp"
 
 #include <functional>
@@ -7,17 +7,17 @@
 
 #include <gtest/gtest.h>
 
-#include "actors/scheduler/view_publisher.hpp"
+#include "actors/scheduler/view_desk.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 namespace {
 
-worker_address worker(uint64_t id, const std::string& endpoint = "") {
+worker_address worker(std::uint64_t id, const std::string& endpoint = "") {
   return {{id}, worker_role::expert, "expert-" + std::to_string(id), endpoint};
 }
 
-layer_placement_ptr layer_on(uint64_t host, uint64_t version = 1) {
+layer_placement_ptr layer_on(std::uint64_t host, std::uint64_t version = 1) {
   return shared_layer({version, {{{{host}}}}});
 }
 
@@ -27,7 +27,7 @@ cluster_view sample() {
       {3, 7, {layer_on(11), layer_on(13), layer_on(15)}}, {worker(11), worker(13), worker(15)}, true, 500};
 }
 
-/// Goes on from there to epoch 8, and changes nothing else.
+/// The change from there to epoch 8, without other differences.
 view_change step() {
   view_change change;
   change.term = 3;
@@ -149,23 +149,22 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(view_change, many_in_a_row_lead_where_one_whole_view_does) {
   std::mt19937 random{7}; // NOLINT(cert-msc51-cpp): the same test each time
-  const auto dice = [&random](uint32_t sides) { return static_cast<uint32_t>(random() % sides); };
-  cluster_view published;
+  const auto dice = [&random](std::uint32_t sides) { return static_cast<std::uint32_t>(random() % sides); };
   cluster_view followed;
   member_table members;
-  view_publisher publisher;
+  view_desk views;
   placement next{1, 0, {layer_on(1), layer_on(1), layer_on(1), layer_on(1)}};
-  for (uint64_t epoch = 1; epoch <= 300; ++epoch) {
+  for (std::uint64_t epoch = 1; epoch <= 300; ++epoch) {
     if (epoch == 200)
       next.term = 2;
     next.epoch = epoch;
-    std::vector<uint32_t> changed;
-    for (uint32_t index = 0; index < next.layers.size(); ++index)
+    std::vector<std::uint32_t> changed;
+    for (std::uint32_t index = 0; index < next.layers.size(); ++index)
       if (epoch == 1 || dice(3) == 0) {
         changed.push_back(index);
         next.layers[index] = layer_on(dice(20), epoch);
       }
-    for (uint32_t times = dice(6); times > 0; --times) {
+    for (std::uint32_t times = dice(6); times > 0; --times) {
       const worker_id id{1 + dice(20)};
       if (dice(2) == 0) {
         members.remove(id);
@@ -174,16 +173,15 @@ TEST(view_change, many_in_a_row_lead_where_one_whole_view_does) {
         hello.address = worker(id.value, "host:" + std::to_string(dice(3)));
         members.join(hello, {});
       }
-      publisher.worker_changed(id);
+      views.worker_changed(id);
     }
     const auto ready = dice(2) == 0;
     const auto max_model_len = dice(1000);
-    const auto messages = publisher.change(published, {next, changed}, members, ready, max_model_len);
+    const auto messages = views.publish({next, changed}, members, {ready, max_model_len}, {}, {});
     const auto& change = *messages.with_layers;
-    ASSERT_EQ(apply(published, change), view_misfit::none) << epoch;
     ASSERT_EQ(apply(followed, change), view_misfit::none) << epoch;
     cluster_view whole;
-    ASSERT_EQ(apply(whole, *whole_view(published).with_layers), view_misfit::none);
+    ASSERT_EQ(apply(whole, *views.whole(worker_role::attention)), view_misfit::none);
     EXPECT_EQ(followed, whole);
     EXPECT_EQ(followed.experts, next);
     EXPECT_EQ(followed.ready, ready);
@@ -203,18 +201,18 @@ TEST(view_change, many_in_a_row_lead_where_one_whole_view_does) {
   }
 }
 
-TEST(view_publisher, names_only_workers_that_are_other_than_before) {
-  cluster_view published{{1, 1, {}}, {worker(11), worker(12)}, false, 0};
+TEST(view_desk, names_only_workers_that_are_other_than_before) {
   member_table members;
-  view_publisher publisher;
-  for (uint64_t id : {11U, 12U}) {
+  view_desk views;
+  for (std::uint64_t id : {11U, 12U}) {
     worker_hello hello;
     hello.address = worker(id);
     members.join(hello, {});
   }
-  publisher.worker_changed({11}); // has joined again, from the same place
-  publisher.worker_changed({13}); // has come and gone
-  const auto change = publisher.change(published, {{1, 2, {}}, {}}, members, true, 9).with_layers;
+  views.publish({{1, 1, {}}, {}}, members, {}, {}, {});
+  views.worker_changed({11}); // has joined again, from the same place
+  views.worker_changed({13}); // has come and gone
+  const auto change = views.publish({{1, 2, {}}, {}}, members, {true, 9}, {}, {}).with_layers;
   view_change expected;
   expected.term = 1;
   expected.from_epoch = 1;

@@ -1,4 +1,4 @@
-// Actors that run on the thread which computed what they waited for.
+// Actors that run on the thread that computed their result.
 #include "actors/engine/actor_runner.hpp"
 
 #include <chrono>
@@ -13,8 +13,8 @@
 #include <gtest/gtest.h>
 
 #include "actors/engine/compute_queue.hpp"
+#include "actors/protocol/type_ids.hpp"
 #include "actors/transport/caf/follow_up.hpp"
-#include "actors/type_ids.hpp"
 #include "kernels/isa.hpp"
 #include "tests/unit/actors/told.hpp"
 
@@ -33,7 +33,7 @@ struct small_config : caf::actor_system_config {
   }
 };
 
-/// An actor that does `work` with each number. Not started by the scheduler: nobody has it but who sends to
+/// An actor that calls `work` with each number. The scheduler does not start it, and only its senders hold
 /// it.
 template <class Work>
 caf::actor spawn_worker(caf::actor_system& system, Work work) {
@@ -44,7 +44,8 @@ caf::actor spawn_worker(caf::actor_system& system, Work work) {
 
 class actor_runner_test : public ::testing::Test {
  protected:
-  /// Posts `number` as a result; @returns the thread that computed. Whatever runs there has run by then.
+  /// Posts `number` as a result.
+  /// @returns the thread that computed; work that runs there is done then
   thread_id post(const caf::actor& to, int number) {
     const told<thread_id> posted;
     queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(to), number, posted] {
@@ -145,7 +146,7 @@ TEST_F(actor_runner_test, its_system_waits_for_one_that_ends_there) {
         system, [ends, waited, gone = system_gone.get_future().share()](caf::event_based_actor* self, int) {
           self->attach_functor([ends, waited, gone] {
             ends.set(true);
-            // The last actor of the system is not through with its end: that of the system must not come.
+            // The last actor of the system has not ended yet: the system must not end.
             waited.set(gone.wait_for(20ms) == std::future_status::timeout);
           });
           self->quit();

@@ -1,4 +1,4 @@
-// Where steps are computed: on the queue's own thread, or on one that it borrows.
+// The thread of a step: the queue's own, or a borrowed one.
 #include "actors/engine/compute_queue.hpp"
 
 #include <array>
@@ -23,14 +23,15 @@ using thread_id = std::thread::id;
 
 class compute_queue_test : public ::testing::Test {
  protected:
-  /// Submits a step that tells where it runs.
+  /// Submits a step that reports its thread.
   told<thread_id> submit() {
     told<thread_id> where;
     queue_.submit([where] { where.set(std::this_thread::get_id()); });
     return where;
   }
 
-  /// Does what was left to this thread. @returns whether there was something
+  /// Does the work left to this thread.
+  /// @returns whether there was any
   static bool follow(follow_up& left) {
     const auto work = left.take();
     if (!work)
@@ -52,7 +53,7 @@ TEST_F(compute_queue_test, without_one_that_lends_itself_its_own_thread_computes
 }
 
 TEST_F(compute_queue_test, an_idle_queue_borrows_the_thread) {
-  // The first step: a busy machine may stretch one, and the next is then not borrowed.
+  // The first step: a busy machine may prolong one, and then the next is not borrowed.
   follow_up left;
   const auto where = submit();
   ASSERT_TRUE(follow(left));
@@ -101,8 +102,8 @@ TEST_F(compute_queue_test, after_a_long_step_it_borrows_none_until_one_was_short
   const auto where = submit();
   EXPECT_FALSE(follow(left));
   EXPECT_NE(where.get(), std::this_thread::get_id());
-  // That was a short one. The queue takes note of it a moment after the step has told, so it is asked again;
-  // each step is awaited, so that no more than one waits.
+  // That was a short one. The queue notices it a moment after the step has reported, so this is repeated;
+  // each step is awaited, so at most one waits.
   bool borrowed = false;
   for (int tries = 0; tries < 1000 && !borrowed; ++tries) {
     const auto again = submit();
@@ -151,7 +152,7 @@ cpu_set_t cores_of_this_thread() {
 int last_core() {
   const auto mine = cores_of_this_thread();
   auto last = CPU_SETSIZE - 1;
-  while (!CPU_ISSET(static_cast<size_t>(last), &mine))
+  while (!CPU_ISSET(static_cast<std::size_t>(last), &mine))
     --last;
   return last;
 }
@@ -164,11 +165,10 @@ TEST(compute_queue_pinning_test, its_thread_is_pinned_where_asked) {
   queue.submit([asked] { asked.set(cores_of_this_thread()); });
   const auto set = asked.get();
   EXPECT_EQ(CPU_COUNT(&set), 1);
-  EXPECT_TRUE(CPU_ISSET(static_cast<size_t>(last), &set));
+  EXPECT_TRUE(CPU_ISSET(static_cast<std::size_t>(last), &set));
   const std::vector<int> none{CPU_SETSIZE - 1};
-  if (last != none[0]) {
+  if (last != none[0])
     EXPECT_THROW(compute_queue(1, kernels::isa::portable, none), std::system_error);
-  }
 }
 
 TEST(compute_queue_pinning_test, so_is_a_thread_that_it_borrows) {
@@ -181,7 +181,7 @@ TEST(compute_queue_pinning_test, so_is_a_thread_that_it_borrows) {
     left.take()();
   }).join();
   EXPECT_EQ(CPU_COUNT(&set), 1);
-  EXPECT_TRUE(CPU_ISSET(static_cast<size_t>(cores[0]), &set));
+  EXPECT_TRUE(CPU_ISSET(static_cast<std::size_t>(cores[0]), &set));
 }
 
 } // namespace

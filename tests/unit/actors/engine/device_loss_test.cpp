@@ -1,5 +1,5 @@
-// Engines tell of a device that computes nothing any more, and not of errors that concern one step; they do
-// not go on where it has no memory.
+// Engines report a device that has failed for good, and not errors of a single step; they do not continue
+// without device memory.
 #include "actors/engine/device_loss.hpp"
 
 #include <functional>
@@ -69,7 +69,7 @@ class no_pass : public model::attention_pass {
   void read_rows(std::byte*) const override {}
 };
 
-/// An attention side that fails where a pass is made, or where it begins.
+/// An attention side that fails when a pass is made, or at its begin.
 class failing_attention : public model::attention_backend {
  public:
   failing_attention(fault of_pass, fault of_begin)
@@ -118,7 +118,7 @@ class failing_attention : public model::attention_backend {
 
 class device_loss_test : public ::testing::Test {
  protected:
-  /// Notes what is reported: before the step that failed is given back.
+  /// Records reports, which precede the return of the failed step.
   device_loss_report report() {
     return [this](const std::exception& error) { reported_ += std::string{error.what()} + "\n"; };
   }
@@ -158,7 +158,8 @@ class device_loss_test : public ::testing::Test {
     return experts(std::make_shared<failing_experts>(failure), 2);
   }
 
-  std::shared_ptr<expert_engine> experts(std::shared_ptr<model::expert_backend> backend, uint32_t count) {
+  std::shared_ptr<expert_engine> experts(std::shared_ptr<model::expert_backend> backend,
+                                         std::uint32_t count) {
     model_expert_config config;
     config.shape.layer_experts = {count};
     config.shape.row_bytes = 16;
@@ -192,7 +193,7 @@ TEST_F(device_loss_test, memory_that_has_run_out_ends_an_order_and_leaves_what_w
     bool is_out_of_memory() const noexcept override { return true; }
   };
 
-  /// Has room for so many experts, and counts what it was asked for.
+  /// Has room for N experts, and counts the requests.
   struct small_device : failing_experts {
     small_device() : failing_experts(nullptr) {}
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 namespace {
@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 class engine_watch_test : public ::testing::Test {
  protected:
-  /// Moves time as a worker lives it: asked at every renewal.
+  /// Moves time, with a call at every renewal.
   void pass(std::chrono::milliseconds time) {
     for (const auto end = now + time; now < end;) {
       now += std::min<engine_watch::duration>(defaults::lease_interval, end - now);
@@ -19,7 +19,7 @@ class engine_watch_test : public ::testing::Test {
     }
   }
 
-  /// A step that takes so long.
+  /// A step of this duration.
   void run(std::chrono::milliseconds time) {
     watch.begin(1, now);
     pass(time);
@@ -90,7 +90,7 @@ TEST_F(engine_watch_test, long_steps_are_forgotten_in_time) {
 TEST_F(engine_watch_test, a_process_that_stood_still_does_not_take_its_engine_for_hung) {
   watch.begin(2, now);
   pass(1s);
-  now += 60s; // nobody asked: SIGSTOP, a debugger
+  now += 60s; // no calls: SIGSTOP, a debugger
   seen = watch.look(now);
   EXPECT_EQ(seen.oldest_step_ms, 1'000U);
   pass(9s);

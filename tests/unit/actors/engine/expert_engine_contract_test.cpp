@@ -1,5 +1,5 @@
-// What every expert engine does with orders, be it real or simulated: drop, then load, one order after
-// another. Actors and simulations rely on both engines being alike in this.
+// How every expert engine, real or simulated, handles orders: drop, then load, one order after another.
+// Actors and simulations rely on it.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,36 +21,36 @@
 #include <gtest/gtest.h>
 
 #include "actors/engine/model_expert_engine.hpp"
-#include "actors/engine/simulated_engine.hpp"
-#include "actors/type_ids.hpp"
+#include "actors/protocol/type_ids.hpp"
 #include "kernels/self_test.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/reference/tested_backends.hpp"
+#include "tests/simulation/simulated_engine.hpp"
 
 namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// What this long has not come does not come.
+/// Events that take longer are assumed never to come.
 constexpr auto patience = 30s;
 
-/// An engine with layer 1 of experts, and its disk in the test's hands.
+/// An engine with layer 1 of experts, and a disk that the test controls.
 struct engine_under_test {
   virtual ~engine_under_test() = default;
   virtual expert_engine& engine() = 0;
-  /// From now on no load gets on.
+  /// Blocks loads from now on.
   virtual void block_loads() = 0;
   virtual void unblock_loads() = 0;
   /// Waits until the engine loads and is blocked.
   virtual void await_blocked() = 0;
-  /// From now on expert 3 cannot be loaded.
+  /// Makes expert 3 unloadable from now on.
   virtual void break_loads() = 0;
 };
 
 // -----------------------------------------------------------------------------------------------------------------
 
-/// Experts of which those that are not here yet are behind a gate.
+/// Experts behind a gate until they are loaded.
 class gated_experts : public model::expert_backend {
  public:
   explicit gated_experts(std::unique_ptr<model::expert_backend> from) : from_(std::move(from)) {}
@@ -103,7 +103,7 @@ class gated_experts : public model::expert_backend {
     EXPECT_TRUE(changed_.wait_for(lock, patience, [this] { return is_waiting_; }));
   }
 
-  /// Of the thread that loaded, of each load.
+  /// The niceness of the loading thread, for each load.
   std::vector<int> niceness() {
     const std::lock_guard lock{mutex_};
     return niceness_;
@@ -136,10 +136,11 @@ class model_engine_under_test : public engine_under_test {
         test::open_backend(backend, queue->context(), folder_.folder(), dtype)->make_experts());
     const auto& config = experts_->config();
     model_expert_config settings;
-    settings.shape.row_bytes = static_cast<uint32_t>(kernels::bytes_of(experts_->type(), config.hidden));
+    settings.shape.row_bytes = static_cast<std::uint32_t>(kernels::bytes_of(experts_->type(), config.hidden));
     for (const auto& layer : config.layers) {
       const auto* moe = layer.moe();
-      settings.shape.layer_experts.push_back(moe == nullptr ? 0 : static_cast<uint32_t>(moe->num_experts));
+      settings.shape.layer_experts.push_back(moe == nullptr ? 0
+                                                            : static_cast<std::uint32_t>(moe->num_experts));
     }
     settings.backend = experts_;
     settings.queue = std::move(queue);
@@ -220,14 +221,14 @@ std::unique_ptr<engine_under_test> make_engine(const std::string& name) {
 
 class expert_engine_contract : public ::testing::TestWithParam<std::string> {
  protected:
-  static std::vector<expert_id> of(std::initializer_list<uint32_t> indices) {
+  static std::vector<expert_id> of(std::initializer_list<std::uint32_t> indices) {
     std::vector<expert_id> result;
     for (const auto index : indices)
       result.push_back({1, index});
     return result;
   }
 
-  std::future<expert_load_result> order(std::initializer_list<uint32_t> indices) {
+  std::future<expert_load_result> order(std::initializer_list<std::uint32_t> indices) {
     auto promise = std::make_shared<std::promise<expert_load_result>>();
     under_test->engine().host(
         of(indices), {}, [promise](expert_load_result result) { promise->set_value(std::move(result)); });
@@ -241,8 +242,8 @@ class expert_engine_contract : public ::testing::TestWithParam<std::string> {
     return {};
   }
 
-  /// Can the expert be used? Otherwise the engine says that it is not loaded.
-  bool computes(uint32_t index) {
+  /// Whether the expert can be used; otherwise the engine reports it as not loaded.
+  bool computes(std::uint32_t index) {
     const auto row_bytes = under_test->engine().shape().row_bytes;
     expert_step step;
     step.layer = 1;

@@ -18,10 +18,11 @@
 
 #include "actors/attention/attention_worker.hpp"
 #include "actors/cluster/directory.hpp"
-#include "actors/defaults.hpp"
 #include "actors/engine/model_attention_engine.hpp"
 #include "actors/engine/model_expert_engine.hpp"
 #include "actors/expert/expert_host.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/type_ids.hpp"
 #include "kernels/model/local_forward.hpp"
 #include "kernels/self_test.hpp"
 #include "tests/reference/random_model.hpp"
@@ -77,19 +78,19 @@ class model_serving : public ::testing::TestWithParam<served_model> {
     type_ = backend_->make_experts()->type();
     shape_.fingerprint = "random";
     shape_.numerics_class = model::numerics_class(type_);
-    shape_.vocab_size = static_cast<uint32_t>(config_.vocab_size);
-    shape_.max_model_len = static_cast<uint32_t>(config_.max_context);
-    shape_.row_bytes = static_cast<uint32_t>(kernels::bytes_of(type_, config_.hidden));
+    shape_.vocab_size = static_cast<std::uint32_t>(config_.vocab_size);
+    shape_.max_model_len = static_cast<std::uint32_t>(config_.max_context);
+    shape_.row_bytes = static_cast<std::uint32_t>(kernels::bytes_of(type_, config_.hidden));
     for (const auto& layer : config_.layers) {
       const auto* moe = layer.moe();
-      shape_.layer_experts.push_back(moe == nullptr ? 0 : static_cast<uint32_t>(moe->num_experts));
-      shape_.num_topk = std::max(shape_.num_topk, moe == nullptr ? 0 : static_cast<uint32_t>(moe->num_topk));
+      shape_.layer_experts.push_back(moe == nullptr ? 0 : static_cast<std::uint32_t>(moe->num_experts));
+      shape_.num_topk =
+          std::max(shape_.num_topk, moe == nullptr ? 0 : static_cast<std::uint32_t>(moe->num_topk));
     }
     directory_ = system_.spawn(local_directory);
     view_.experts.term = 1;
-    for (const auto count : shape_.layer_experts) {
+    for (const auto count : shape_.layer_experts)
       view_.experts.layers.push_back(shared_layer({1, std::vector<expert_hosts>(count)}));
-    }
   }
 
   void TearDown() override {
@@ -98,12 +99,12 @@ class model_serving : public ::testing::TestWithParam<served_model> {
     caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
   }
 
-  /// The model under test where `context` computes, or on its own device.
+  /// The model under test, computed with `context`, or on its own device.
   std::unique_ptr<model::compute_backend> open(kernels::context& context) const {
     return test::open_backend(GetParam().backend, context, folder_.folder(), GetParam().dtype);
   }
 
-  /// A host with the experts that `wanted` picks, loaded and in the view.
+  /// A host with the experts chosen by `wanted`, loaded and in the view.
   expert_host_actor add_host(const std::function<bool(expert_id)>& wanted) {
     model_expert_config engine;
     engine.shape = shape_;
@@ -116,8 +117,8 @@ class model_serving : public ::testing::TestWithParam<served_model> {
     const auto host = spawn_expert_host(system_, config);
     publish(config.address, caf::actor_cast<caf::strong_actor_ptr>(host));
     std::vector<expert_id> experts;
-    for (uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer)
-      for (uint32_t index = 0; index < shape_.layer_experts[layer]; ++index)
+    for (std::uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer)
+      for (std::uint32_t index = 0; index < shape_.layer_experts[layer]; ++index)
         if (wanted({layer, index})) {
           experts.push_back({layer, index});
           edit(view_.experts.layers[layer]).experts[index].hosts.push_back(config.address.id);
@@ -149,32 +150,32 @@ class model_serving : public ::testing::TestWithParam<served_model> {
     return worker;
   }
 
-  static uint64_t few_or(uint64_t count) { return test::is_slow(GetParam().backend) ? 8 : count; }
+  static std::uint64_t few_or(std::uint64_t count) { return test::is_slow(GetParam().backend) ? 8 : count; }
 
-  std::vector<generation_request> mixed_requests(uint64_t count) const {
+  std::vector<generation_request> mixed_requests(std::uint64_t count) const {
     std::vector<generation_request> result;
-    for (uint64_t number = 1; number <= count; ++number) {
+    for (std::uint64_t number = 1; number <= count; ++number) {
       generation_request request;
-      request.id = {{number}, static_cast<uint32_t>(number % 3)};
-      for (uint64_t i = 0; i < 1 + number * 7 % 30; ++i)
-        request.prompt.push_back(static_cast<int32_t>((number * 31 + i * 17) % 256));
+      request.id = {{number}, static_cast<std::uint32_t>(number % 3)};
+      for (std::uint64_t i = 0; i < 1 + number * 7 % 30; ++i)
+        request.prompt.push_back(static_cast<std::int32_t>((number * 31 + i * 17) % 256));
       auto& sampling = request.sampling;
       sampling.seed = number;
-      sampling.max_tokens = static_cast<int32_t>(3 + number % 10);
+      sampling.max_tokens = static_cast<std::int32_t>(3 + number % 10);
       sampling.temperature = number % 2 == 0 ? 0.0F : 0.9F;
       sampling.top_p = number % 5 == 0 ? 0.8F : 1.0F;
       sampling.repetition_penalty = number % 4 == 0 ? 1.2F : 1.0F;
       sampling.num_logprobs = number % 3 == 0 ? 3 : 0;
       sampling.prompt_logprobs = number % 6 == 0 ? 2 : -1;
       sampling.min_tokens = 2;
-      sampling.stop_token_ids = {256, static_cast<int32_t>(number % 100)};
-      sampling.logit_bias = {{static_cast<int32_t>(number % 200), 0.5F}};
+      sampling.stop_token_ids = {256, static_cast<std::int32_t>(number % 100)};
+      sampling.logit_bias = {{static_cast<std::int32_t>(number % 200), 0.5F}};
       result.push_back(std::move(request));
     }
     return result;
   }
 
-  /// Sends all requests at once and waits for the end of all. `after` is called once with the first tokens.
+  /// Sends all requests at once and waits for all ends. `after` is called once with the first tokens.
   std::map<sequence_id, served> serve(const attention_worker_actor& worker,
                                       const std::vector<generation_request>& requests,
                                       const std::function<void()>& after = {}) {
@@ -209,7 +210,7 @@ class model_serving : public ::testing::TestWithParam<served_model> {
     return result;
   }
 
-  static constexpr uint64_t kv_cache_bytes = 8 << 20;
+  static constexpr std::uint64_t kv_cache_bytes = 8 << 20;
 
  protected:
   void publish(const worker_address& address, const caf::strong_actor_ptr& actor) {
@@ -251,17 +252,17 @@ TEST_P(model_serving, requests_together_equal_each_alone_and_the_plain_model) {
   greedy.id = {{1000}, 0};
   greedy.sampling.temperature = 0;
   greedy.sampling.max_tokens = 12;
-  std::vector<uint32_t> prompt;
-  for (uint32_t token = 3; token < 20; ++token) {
+  std::vector<std::uint32_t> prompt;
+  for (std::uint32_t token = 3; token < 20; ++token) {
     prompt.push_back(token);
-    greedy.prompt.push_back(static_cast<int32_t>(token));
+    greedy.prompt.push_back(static_cast<std::int32_t>(token));
   }
   const auto logits = plain.prefill(prompt, 5);
   const auto wanted = plain.greedy(std::span{logits}.last(config_.vocab_size), 12);
   const auto got = serve(worker, {greedy}).at(greedy.id);
   ASSERT_EQ(got.tokens.size(), wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i)
-    EXPECT_EQ(static_cast<uint32_t>(got.tokens[i].token), wanted[i]) << i;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(static_cast<std::uint32_t>(got.tokens[i].token), wanted[i]) << i;
 }
 
 TEST_P(model_serving, a_dead_host_changes_no_token) {

@@ -1,4 +1,4 @@
-// What a sequence's parameters make of its logits.
+// The effect of a sequence's parameters on its logits.
 #include "actors/engine/step_sampling.hpp"
 
 #include <gtest/gtest.h>
@@ -10,18 +10,18 @@ namespace {
 
 class step_sampling_test : public testing::Test {
  protected:
-  /// Samples greedily after `prompt` and `emitted`, as a worker does that computes them anew, or goes on.
-  int32_t next(std::vector<int32_t> prompt, const std::vector<int32_t>& emitted) {
+  /// Samples greedily after `prompt` and `emitted`, as a worker that computes them again, or continues.
+  std::int32_t next(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& emitted) {
     auto tokens = std::make_shared<sequence_tokens>();
     tokens->id = {{1}, 0};
     tokens->sampling = sampling;
     tokens->sampling.temperature = 0;
-    tokens->num_prompt = static_cast<uint32_t>(prompt.size());
+    tokens->num_prompt = static_cast<std::uint32_t>(prompt.size());
     tokens->tokens = std::move(prompt);
     tokens->tokens.insert(tokens->tokens.end(), emitted.begin(), emitted.end());
     step_sequence step;
     step.num_rows = 1;
-    step.first_position = static_cast<uint32_t>(tokens->tokens.size() - 1);
+    step.first_position = static_cast<std::uint32_t>(tokens->tokens.size() - 1);
     step.sample = true;
     step.sequence = std::move(tokens);
     const std::vector<step_sequence> sequences{step};

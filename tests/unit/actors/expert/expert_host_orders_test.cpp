@@ -1,4 +1,4 @@
-// Orders that overlap, among batches: a host serves what its engine has, and nothing that it has dropped.
+// Overlapping orders among batches: a host serves what its engine has, and nothing that it has dropped.
 #include "actors/expert/expert_host.hpp"
 
 #include "tests/unit/actors/serving_system.hpp"
@@ -16,14 +16,14 @@ class expert_host_orders_test : public serving_system {
   }
 
   /// Experts of layer 0.
-  static std::vector<expert_id> of(std::initializer_list<uint32_t> indices) {
+  static std::vector<expert_id> of(std::initializer_list<std::uint32_t> indices) {
     std::vector<expert_id> result;
     for (const auto index : indices)
       result.push_back({0, index});
     return result;
   }
 
-  void order(uint64_t number, const std::vector<expert_id>& wanted) {
+  void order(std::uint64_t number, const std::vector<expert_id>& wanted) {
     system.spawn([this, number, wanted](caf::event_based_actor* self) {
       self->request(one.actor, 600s, host_order{1, number, wanted}).then([this](const host_report& report) {
         reports[report.order] = report;
@@ -32,14 +32,14 @@ class expert_host_orders_test : public serving_system {
     run();
   }
 
-  void load_now(uint64_t number, const std::vector<expert_id>& wanted) {
+  void load_now(std::uint64_t number, const std::vector<expert_id>& wanted) {
     order(number, wanted);
     ASSERT_TRUE(run_until([&] { return reports.count(number) > 0; }, 60s));
     ASSERT_EQ(reports[number].hosted, wanted);
   }
 
-  /// What becomes of a batch for one expert of layer 0: ec::none when it is computed.
-  ec ask_expert(uint32_t index) {
+  /// The outcome of a batch for one expert of layer 0: ec::none if it is computed.
+  ec ask_expert(std::uint32_t index) {
     expert_batch batch;
     batch.num_rows = 1;
     batch.experts = {index};
@@ -52,7 +52,7 @@ class expert_host_orders_test : public serving_system {
   }
 
   host one;
-  std::map<uint64_t, host_report> reports;
+  std::map<std::uint64_t, host_report> reports;
 };
 
 TEST_F(expert_host_orders_test,
@@ -67,7 +67,7 @@ TEST_F(expert_host_orders_test,
   EXPECT_EQ(reports[2].hosted, of({2}));
   EXPECT_EQ(ask_expert(1), ec::not_hosted) << "the engine has dropped it already";
   EXPECT_EQ(ask_expert(2), ec::none);
-  EXPECT_EQ(ask<worker_hello>(one.actor, caf::join_atom_v)->hosted, of({2}));
+  EXPECT_EQ(terms_of(one).hosted, of({2}));
   one.loader->resume();
   ASSERT_TRUE(run_until([&] { return reports.count(3) > 0; }, 60s));
   EXPECT_EQ(reports[3].hosted, of({1, 2}));
@@ -85,7 +85,7 @@ TEST_F(expert_host_orders_test, what_the_order_behind_will_drop_is_not_served_wh
   one.loader->resume();
   // Order 1 is over at once; order 2, which drops expert 1, is under way, then order 3 brings it back.
   while (reports.count(3) == 0) {
-    for (const uint32_t index : {1U, 2U, 3U}) {
+    for (const std::uint32_t index : {1U, 2U, 3U}) {
       const auto code = ask_expert(index);
       ASSERT_TRUE(code == ec::none || code == ec::not_hosted)
           << "expert " << index << ": " << to_string(code);
@@ -113,8 +113,7 @@ TEST_F(expert_host_orders_test, an_order_that_still_waits_for_batches_has_droppe
   run();
   order(2, of({2}));
   order(3, of({1, 2}));
-  EXPECT_EQ(ask<worker_hello>(one.actor, caf::join_atom_v)->hosted, of({1, 2}))
-      << "order 2 never reached the engine";
+  EXPECT_EQ(terms_of(one).hosted, of({1, 2})) << "order 2 never reached the engine";
   one.device->resume();
   ASSERT_TRUE(run_until([&] { return done && reports.count(3) > 0; }, 60s));
   EXPECT_EQ(reports[3].hosted, of({1, 2}));
@@ -138,8 +137,8 @@ TEST_F(expert_host_orders_test, renewals_say_how_old_the_oldest_step_is_and_load
   one.loader->hang();
   order(2, of({1, 2, 3}));
   const auto engine = [this] { return ask<lease_renewal>(one.actor, load_atom_v)->engine; };
-  const auto pass = [this](size_t renewals) {
-    for (size_t i = 0; i < renewals; ++i) {
+  const auto pass = [this](std::size_t renewals) {
+    for (std::size_t i = 0; i < renewals; ++i) {
       ASSERT_TRUE(ask<lease_renewal>(one.actor, load_atom_v));
       advance(defaults::lease_interval);
     }

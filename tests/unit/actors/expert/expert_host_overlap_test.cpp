@@ -1,4 +1,4 @@
-// An expert host among orders and batches that overlap in any way: the only error is that it does not host.
+// An expert host among orders and batches that overlap in any way: the only error is not_hosted.
 #include <cstring>
 #include <map>
 #include <set>
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 class host_world : public serving_system {
  public:
-  explicit host_world(uint32_t seed) : links(*this, seed, 2ms) {
+  explicit host_world(std::uint32_t seed) : links(*this, seed, 2ms) {
     SetUp();
     one = add_host("expert-0");
   }
@@ -26,10 +26,10 @@ class host_world : public serving_system {
 
   expert_id some_expert() {
     const auto all = all_experts();
-    return all[links.below(static_cast<uint32_t>(all.size()))];
+    return all[links.below(static_cast<std::uint32_t>(all.size()))];
   }
 
-  /// @param must  the host has said that it serves this one
+  /// @param must  the host has announced that it serves this expert
   void send_batch(expert_id expert, bool must = false) {
     expert_batch batch;
     batch.batch = ++num_batches;
@@ -37,12 +37,12 @@ class host_world : public serving_system {
     batch.num_rows = 1 + links.below(3);
     batch.experts = {expert.index};
     batch.offsets = {0, batch.num_rows};
-    for (uint32_t row = 0; row < batch.num_rows; ++row)
+    for (std::uint32_t row = 0; row < batch.num_rows; ++row)
       batch.rows.push_back(row);
-    batch.activations = payload::allocate(size_t{batch.num_rows} * model.shape.row_bytes);
-    for (uint32_t row = 0; row < batch.num_rows; ++row)
+    batch.activations = payload::allocate(std::size_t{batch.num_rows} * model.shape.row_bytes);
+    for (std::uint32_t row = 0; row < batch.num_rows; ++row)
       model.activations(num_batches + row,
-                        batch.activations.mutable_data() + size_t{row} * model.shape.row_bytes);
+                        batch.activations.mutable_data() + std::size_t{row} * model.shape.row_bytes);
     system.spawn([this, batch, must](caf::event_based_actor* self) {
       self->request(one.actor, 600s, batch)
           .then(
@@ -64,14 +64,14 @@ class host_world : public serving_system {
     const auto row_bytes = model.shape.row_bytes;
     ASSERT_EQ(result.outputs.size(), batch.rows.size() * row_bytes);
     std::vector<std::byte> right(row_bytes);
-    for (size_t i = 0; i < batch.rows.size(); ++i) {
+    for (std::size_t i = 0; i < batch.rows.size(); ++i) {
       model.expert(batch.layer, batch.experts[0], batch.activations.data() + i * row_bytes, right.data());
       EXPECT_EQ(std::memcmp(result.outputs.data() + i * row_bytes, right.data(), row_bytes), 0);
     }
   }
 
-  /// @param number  below the newest: of a message that was overtaken
-  void send_order(uint64_t of_term, uint64_t number, const std::vector<expert_id>& experts_wanted) {
+  /// @param number  below the newest: of an overtaken message
+  void send_order(std::uint64_t of_term, std::uint64_t number, const std::vector<expert_id>& experts_wanted) {
     const auto is_stale = std::pair{of_term, number} < newest;
     newest = std::max(newest, std::pair{of_term, number});
     ++num_orders;
@@ -84,9 +84,8 @@ class host_world : public serving_system {
                     EXPECT_FALSE(is_stale)
                         << "order " << order.order << " of term " << order.term << " is obeyed";
                     EXPECT_EQ(std::pair(said.term, said.order), std::pair(order.term, order.order));
-                    if (said.error.empty()) {
+                    if (said.error.empty())
                       EXPECT_EQ(said.hosted, order.experts);
-                    }
                   },
                   [this, is_stale](const caf::error& error) {
                     ++num_reports;
@@ -108,7 +107,7 @@ class host_world : public serving_system {
     case 2:
       send_order(term, ++last_order, some_experts());
       break;
-    case 3: // what an older scheduler has sent, or what was overtaken by what was sent after a rejoin
+    case 3: // sent by an older scheduler, or overtaken after a rejoin
       if (links.one_in(2))
         send_order(term - 1, last_order + links.below(9), some_experts());
       else if (last_order > 2)
@@ -131,7 +130,7 @@ class host_world : public serving_system {
       links.later(links.up_to(100ms), [this] { one.engine->fail_loads({}); });
       break;
     case 8: {
-      const auto hosted = ask<worker_hello>(one.actor, caf::join_atom_v)->hosted;
+      const auto hosted = terms_of(one).hosted;
       for (auto expert : hosted)
         send_batch(expert, true);
       break;
@@ -151,13 +150,13 @@ class host_world : public serving_system {
     EXPECT_EQ(num_reports, num_orders) << "an order was not answered, or twice";
   }
 
-  /// After all of that the last order is what it serves.
+  /// At the end it serves the last order.
   void expect_the_last_order() {
     const auto last = some_experts();
     send_order(term, ++last_order, last);
     links.pass(5s);
     EXPECT_EQ(num_reports, num_orders);
-    EXPECT_EQ(ask<worker_hello>(one.actor, caf::join_atom_v)->hosted, last);
+    EXPECT_EQ(terms_of(one).hosted, last);
     const auto computed = num_computed;
     for (auto expert : all_experts())
       send_batch(expert);
@@ -170,21 +169,21 @@ class host_world : public serving_system {
 
   seeded_links links;
   host one;
-  uint64_t term = 2;
-  uint64_t last_order = 0;
-  std::pair<uint64_t, uint64_t> newest{};
-  size_t num_batches = 0;
-  size_t num_answered = 0;
-  size_t num_computed = 0;
-  size_t num_orders = 0;
-  size_t num_reports = 0;
+  std::uint64_t term = 2;
+  std::uint64_t last_order = 0;
+  std::pair<std::uint64_t, std::uint64_t> newest{};
+  std::size_t num_batches = 0;
+  std::size_t num_answered = 0;
+  std::size_t num_computed = 0;
+  std::size_t num_orders = 0;
+  std::size_t num_reports = 0;
 
  private:
   void TestBody() override {}
 };
 
 TEST(expert_host_overlap, property_not_hosted_is_the_only_error) {
-  for_each_seed(300, [](uint32_t seed) {
+  for_each_seed(300, [](std::uint32_t seed) {
     host_world world{seed};
     world.play();
     world.expect_the_last_order();

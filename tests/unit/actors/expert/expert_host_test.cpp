@@ -16,20 +16,20 @@ class expert_host_test : public serving_system {
     load(one, all_experts());
   }
 
-  /// A sound batch: rows of states 1000, 1001, … for experts 1 and 4 of layer 0.
-  expert_batch sound_batch(uint64_t number = 1, uint32_t num_rows = 3) const {
+  /// A valid batch: rows of states 1000, 1001, … for experts 1 and 4 of layer 0.
+  expert_batch sound_batch(std::uint64_t number = 1, std::uint32_t num_rows = 3) const {
     expert_batch result;
     result.batch = number;
     result.num_rows = num_rows;
     result.experts = {1, 4};
     result.offsets = {0, num_rows, num_rows + 1};
-    for (uint32_t row = 0; row < num_rows; ++row)
+    for (std::uint32_t row = 0; row < num_rows; ++row)
       result.rows.push_back(row);
     result.rows.push_back(num_rows - 1);
-    result.activations = payload::allocate(size_t{num_rows} * model.shape.row_bytes);
+    result.activations = payload::allocate(std::size_t{num_rows} * model.shape.row_bytes);
     auto* bytes = result.activations.mutable_data();
-    for (uint32_t row = 0; row < num_rows; ++row)
-      model.activations(1000 + row, bytes + size_t{row} * model.shape.row_bytes);
+    for (std::uint32_t row = 0; row < num_rows; ++row)
+      model.activations(1000 + row, bytes + std::size_t{row} * model.shape.row_bytes);
     return result;
   }
 
@@ -38,11 +38,12 @@ class expert_host_test : public serving_system {
     EXPECT_EQ(result.batch, batch.batch);
     ASSERT_EQ(result.outputs.size(), batch.rows.size() * row_bytes);
     std::vector<std::byte> wanted(row_bytes);
-    for (size_t expert = 0; expert < batch.experts.size(); ++expert)
+    for (std::size_t expert = 0; expert < batch.experts.size(); ++expert)
       for (auto i = batch.offsets[expert]; i < batch.offsets[expert + 1]; ++i) {
         model.expert(batch.layer, batch.experts[expert],
-                     batch.activations.data() + size_t{batch.rows[i]} * row_bytes, wanted.data());
-        EXPECT_EQ(std::memcmp(result.outputs.data() + size_t{i} * row_bytes, wanted.data(), row_bytes), 0)
+                     batch.activations.data() + std::size_t{batch.rows[i]} * row_bytes, wanted.data());
+        EXPECT_EQ(std::memcmp(result.outputs.data() + std::size_t{i} * row_bytes, wanted.data(), row_bytes),
+                  0)
             << "entry " << i;
       }
   }
@@ -58,8 +59,8 @@ class expert_host_test : public serving_system {
   }
 
   host one;
-  std::map<uint64_t, expert_result> answers;
-  std::map<uint64_t, caf::error> errors;
+  std::map<std::uint64_t, expert_result> answers;
+  std::map<std::uint64_t, caf::error> errors;
 };
 
 TEST_F(expert_host_test, computes_rows_in_the_order_of_entries) {
@@ -74,14 +75,14 @@ TEST_F(expert_host_test, computes_rows_in_the_order_of_entries) {
 
 TEST_F(expert_host_test, merges_what_waits_for_the_same_layer) {
   start();
-  for (uint64_t number = 1; number <= 5; ++number) {
-    auto batch = sound_batch(number, static_cast<uint32_t>(number));
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    auto batch = sound_batch(number, static_cast<std::uint32_t>(number));
     batch.layer = number == 3 ? 2 : 0;
     send(batch);
   }
   ASSERT_TRUE(run_until([&] { return answers.size() == 5; }));
   for (const auto& [number, result] : answers) {
-    auto batch = sound_batch(number, static_cast<uint32_t>(number));
+    auto batch = sound_batch(number, static_cast<std::uint32_t>(number));
     batch.layer = number == 3 ? 2 : 0;
     expect_right(batch, result);
   }
@@ -95,7 +96,7 @@ TEST_F(expert_host_test, merges_what_waits_for_the_same_layer) {
   EXPECT_EQ(status->queued_rows, 0U);
   EXPECT_GT(answers[2].queue_ns, 0U);
   EXPECT_EQ(answers[1].queued_rows, 3U + 4 + 5 + 6) << "what the host held beside the step";
-  for (const uint64_t number : {2U, 4U, 5U})
+  for (const std::uint64_t number : {2U, 4U, 5U})
     EXPECT_EQ(answers[number].queued_rows, 4U) << "batch " << number;
   EXPECT_EQ(answers[3].queued_rows, 0U);
 }
@@ -168,7 +169,7 @@ TEST_F(expert_host_test, refuses_more_rows_than_it_may_queue) {
   expert_host_config config;
   config.max_queued_rows = 10;
   start(config);
-  for (uint64_t number = 1; number <= 4; ++number)
+  for (std::uint64_t number = 1; number <= 4; ++number)
     send(sound_batch(number)); // 4 entries each; the first runs, two wait
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_EQ(code_of(errors.at(4)), ec::overloaded);
@@ -199,7 +200,7 @@ TEST_F(expert_host_test, steps_go_on_while_experts_load) {
     });
   });
   run();
-  for (uint64_t number = 1; number <= 10; ++number) {
+  for (std::uint64_t number = 1; number <= 10; ++number) {
     send(sound_batch(number));
     advance(1ms);
   }
@@ -210,7 +211,7 @@ TEST_F(expert_host_test, steps_go_on_while_experts_load) {
 
 TEST_F(expert_host_test, released_experts_finish_what_was_accepted) {
   start();
-  for (uint64_t number = 1; number <= 3; ++number)
+  for (std::uint64_t number = 1; number <= 3; ++number)
     send(sound_batch(number)); // one runs, two wait
   bool done = false;
   system.spawn([&](caf::event_based_actor* self) {
@@ -230,7 +231,7 @@ TEST_F(expert_host_test, released_experts_finish_what_was_accepted) {
 TEST_F(expert_host_test, the_newest_order_wins) {
   one = add_host("expert-0");
   std::vector<host_report> reports;
-  const auto order = [&](uint64_t number, const std::vector<expert_id>& wanted) {
+  const auto order = [&](std::uint64_t number, const std::vector<expert_id>& wanted) {
     system.spawn([&, number, wanted](caf::event_based_actor* self) {
       self->request(one.actor, 60s, host_order{1, number, wanted}).then([&](const host_report& report) {
         reports.push_back(report);
@@ -291,7 +292,7 @@ TEST_F(expert_host_test, exit_while_busy_answers_everybody) {
   EXPECT_EQ(code_of(errors.at(1)), ec::shutting_down);
   EXPECT_EQ(code_of(errors.at(2)), ec::shutting_down);
   EXPECT_EQ(code_of(order), ec::shutting_down);
-  advance(1s); // the step that was running comes back to nobody
+  advance(1s); // the result of the running step has no receiver
 }
 
 TEST_F(expert_host_test, says_what_it_is_and_how_it_fares) {
@@ -302,9 +303,10 @@ TEST_F(expert_host_test, says_what_it_is_and_how_it_fares) {
   ASSERT_TRUE(hello);
   EXPECT_EQ(hello->address, one.address);
   EXPECT_EQ(hello->numerics_class, "modelled");
-  EXPECT_EQ(hello->expert_bytes, 1U << 20);
-  EXPECT_EQ(hello->expert_memory_bytes, 1U << 30);
-  EXPECT_EQ(hello->hosted, all_experts());
+  const auto terms = terms_of(one);
+  EXPECT_EQ(terms.expert_bytes, 1U << 20);
+  EXPECT_EQ(terms.memory_bytes, 1U << 30);
+  EXPECT_EQ(terms.hosted, all_experts());
   send(sound_batch(1, 3));
   send(sound_batch(2, 2));
   const auto busy = ask_within<lease_renewal>(0s, one.actor, load_atom_v);

@@ -11,7 +11,7 @@ using tickets = std::vector<expert_queue::ticket>;
 constexpr auto start = expert_queue::time_point{} + 1h;
 
 tickets take(expert_queue& queue, expert_queue::time_point now) {
-  uint32_t layer = 0;
+  std::uint32_t layer = 0;
   return queue.next(now, layer);
 }
 
@@ -20,7 +20,7 @@ TEST(expert_queue, merges_a_layer_and_serves_the_oldest_first) {
   queue.add(1, 2, 4, start);
   queue.add(2, 0, 4, start + 1us);
   queue.add(3, 2, 4, start + 2us);
-  uint32_t layer = 0;
+  std::uint32_t layer = 0;
   EXPECT_EQ(queue.next(start + 3us, layer), (tickets{1, 3}));
   EXPECT_EQ(layer, 2U);
   EXPECT_EQ(queue.queued_rows(), 4U);

@@ -1,5 +1,5 @@
-// An expert's weights from worker to worker: what the fetcher does with sources that fail in every way, and
-// what the sender gives to whom.
+// Transfers of an expert's weights between workers: the fetcher with sources that fail in every way, and the
+// sender's answers.
 #include <chrono>
 #include <functional>
 #include <map>
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr expert_id wanted{2, 3};
 
-/// Whether an image goes before or with its engine does not matter: it is the one that the fakes send.
+/// The image's bytes may outlive its engine: they are those that the fakes send.
 std::vector<std::byte> bytes_of(const expert_image& image) {
   std::vector<std::byte> result(image.num_bytes());
   image.read(0, result);
@@ -29,51 +29,51 @@ std::vector<std::byte> bytes_of(const expert_image& image) {
 }
 
 struct recording_sink : expert_sink {
-  std::string begin(const std::string& layout, uint64_t num_bytes) override {
+  std::string begin(const std::string& layout, std::uint64_t num_bytes) override {
     ++begun;
     bytes.assign(num_bytes, std::byte{0});
     return layout == "simulated" ? "" : "cannot use '" + layout + "'";
   }
 
-  void write(uint64_t offset, std::span<const std::byte> piece) override {
+  void write(std::uint64_t offset, std::span<const std::byte> piece) override {
     std::copy(piece.begin(), piece.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
   }
 
-  uint64_t checksum() const override { return sum(bytes); }
+  std::uint64_t checksum() const override { return sum(bytes); }
 
-  static uint64_t sum(const std::vector<std::byte>& bytes) {
-    uint64_t result = 0;
+  static std::uint64_t sum(const std::vector<std::byte>& bytes) {
+    std::uint64_t result = 0;
     for (const auto byte : bytes)
-      result = result * 0x100000001b3 + std::to_integer<uint64_t>(byte);
+      result = result * 0x100000001b3 + std::to_integer<std::uint64_t>(byte);
     return result;
   }
 
-  uint32_t begun = 0;
+  std::uint32_t begun = 0;
   std::vector<std::byte> bytes;
 };
 
 struct counted_weights : expert_host_metrics {
   void on_fetch(fetch_outcome outcome) override { ++outcomes[outcome]; }
 
-  void on_weights_sent(uint64_t num_bytes) override { sent += num_bytes; }
+  void on_weights_sent(std::uint64_t num_bytes) override { sent += num_bytes; }
 
-  void on_weights_received(uint64_t num_bytes) override { received += num_bytes; }
+  void on_weights_received(std::uint64_t num_bytes) override { received += num_bytes; }
 
-  std::map<fetch_outcome, uint64_t> outcomes;
-  uint64_t sent = 0;
-  uint64_t received = 0;
+  std::map<fetch_outcome, std::uint64_t> outcomes;
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
 };
 
-/// What became of a job.
+/// The outcome of a job.
 struct ended_job {
   std::shared_ptr<recording_sink> sink = std::make_shared<recording_sink>();
-  uint32_t times = 0;
+  std::uint32_t times = 0;
   std::string error;
 };
 
 class weights_transfer : public serving_system {
  public:
-  static constexpr uint32_t chunk_bytes = 300; // four pieces of an expert's 1000 bytes
+  static constexpr std::uint32_t chunk_bytes = 300; // four pieces of an expert's 1000 bytes
 
   std::shared_ptr<counted_weights> metrics = std::make_shared<counted_weights>();
   std::vector<std::byte> right = {};
@@ -95,7 +95,7 @@ class weights_transfer : public serving_system {
     weights_sender_actor sender;
   };
 
-  source add_source(const std::string& name, uint32_t max_fetches = 4) {
+  source add_source(const std::string& name, std::uint32_t max_fetches = 4) {
     source result;
     result.at = add_host(name);
     load(result.at, {wanted});
@@ -109,7 +109,7 @@ class weights_transfer : public serving_system {
     return result;
   }
 
-  /// Who answers as `answer` says, or not at all where it says nothing.
+  /// A fake that answers with `answer`, or not at all if that is empty.
   worker_address add_fake(const std::string& name,
                           std::function<caf::result<weights_chunk>(const weights_read&)> answer) {
     const auto fake =
@@ -127,9 +127,9 @@ class weights_transfer : public serving_system {
     return {{++last_fake_}, worker_role::expert, name, ""};
   }
 
-  /// The piece that a good source would send.
+  /// The piece that a correct source would send.
   weights_chunk piece(const weights_read& what) const {
-    const auto length = std::min<uint64_t>(what.max_bytes, right.size() - what.offset);
+    const auto length = std::min<std::uint64_t>(what.max_bytes, right.size() - what.offset);
     return {"simulated", right.size(), recording_sink::sum(right), what.offset,
             payload::copy_of(std::span{right}.subspan(what.offset, length))};
   }
@@ -156,7 +156,7 @@ class weights_transfer : public serving_system {
     run();
   }
 
-  weights_read read_of(uint64_t fetch, uint64_t offset = 0, uint64_t reader = 9) const {
+  weights_read read_of(std::uint64_t fetch, std::uint64_t offset = 0, std::uint64_t reader = 9) const {
     return {{reader}, fetch, "modelled", "modelled", wanted, offset, chunk_bytes};
   }
 
@@ -173,7 +173,7 @@ class weights_transfer : public serving_system {
     return promises;
   }
 
-  uint64_t last_fake_ = 500;
+  std::uint64_t last_fake_ = 500;
 };
 
 TEST_F(weights_transfer, gives_the_bytes_in_pieces_and_counts_them) {
@@ -184,12 +184,12 @@ TEST_F(weights_transfer, gives_the_bytes_in_pieces_and_counts_them) {
   EXPECT_EQ(job->sink->begun, 1U);
   EXPECT_EQ(metrics->sent, 1000U);
   EXPECT_EQ(metrics->received, 1000U);
-  EXPECT_EQ(metrics->outcomes, (std::map<fetch_outcome, uint64_t>{{fetch_outcome::fetched, 1}}));
+  EXPECT_EQ(metrics->outcomes, (std::map<fetch_outcome, std::uint64_t>{{fetch_outcome::fetched, 1}}));
 }
 
 TEST_F(weights_transfer, one_piece_is_on_its_way_at_a_time_and_none_is_larger_than_asked) {
   add_source("expert-0");
-  uint64_t offset = 0;
+  std::uint64_t offset = 0;
   const auto fake = add_fake("fake", [&](const weights_read& what) -> caf::result<weights_chunk> {
     EXPECT_EQ(what.offset, offset);
     EXPECT_EQ(what.max_bytes, chunk_bytes);
@@ -201,7 +201,7 @@ TEST_F(weights_transfer, one_piece_is_on_its_way_at_a_time_and_none_is_larger_th
   EXPECT_EQ(offset, 1000U);
 }
 
-/// A source that begins well and then does `then`; the next one gives everything.
+/// A source that begins well and then does `then`; the next one sends everything.
 struct flawed_source {
   const char* name;
   fetch_outcome outcome;
@@ -257,7 +257,7 @@ TEST_F(weights_transfer, whatever_a_source_does_wrong_in_the_middle_the_next_one
     EXPECT_EQ(job->sink->bytes, right);
     EXPECT_EQ(job->sink->begun, 2U);
     EXPECT_EQ(metrics->outcomes,
-              (std::map<fetch_outcome, uint64_t>{{one.outcome, 1}, {fetch_outcome::fetched, 1}}));
+              (std::map<fetch_outcome, std::uint64_t>{{one.outcome, 1}, {fetch_outcome::fetched, 1}}));
   }
 }
 
@@ -282,7 +282,7 @@ TEST_F(weights_transfer, a_layout_that_the_engine_cannot_use_is_refused_before_a
     return result;
   });
   EXPECT_EQ(fetch_all({other})->error, "fake: cannot use 'other'");
-  EXPECT_EQ(metrics->outcomes, (std::map<fetch_outcome, uint64_t>{{fetch_outcome::refused, 1}}));
+  EXPECT_EQ(metrics->outcomes, (std::map<fetch_outcome, std::uint64_t>{{fetch_outcome::refused, 1}}));
 }
 
 TEST_F(weights_transfer, a_silent_source_is_given_up_at_its_deadline_and_asked_last_from_then_on) {
@@ -323,7 +323,7 @@ TEST_F(weights_transfer, the_error_names_every_source_and_what_was_wrong_with_it
 
 TEST_F(weights_transfer, busy_sources_are_asked_again_where_there_are_no_files) {
   add_source("expert-0");
-  uint32_t asked = 0;
+  std::uint32_t asked = 0;
   const auto busy = add_fake("busy", [&](const weights_read& what) -> caf::result<weights_chunk> {
     if (++asked <= 3)
       return make_error(ec::overloaded, "4 experts are being sent");
@@ -387,7 +387,7 @@ TEST_F(weights_transfer, an_expert_that_is_not_loaded_is_not_sent) {
 TEST_F(weights_transfer, bytes_that_the_expert_does_not_have_are_an_error) {
   const auto from = add_source("expert-0");
   EXPECT_EQ(code_of(ask<weights_chunk>(from.sender, read_of(1, 1000)).error()), ec::bad_request);
-  EXPECT_EQ(code_of(ask<weights_chunk>(from.sender, read_of(1, ~uint64_t{0})).error()), ec::bad_request);
+  EXPECT_EQ(code_of(ask<weights_chunk>(from.sender, read_of(1, ~std::uint64_t{0})).error()), ec::bad_request);
   auto none = read_of(2);
   none.max_bytes = 0;
   EXPECT_EQ(code_of(ask<weights_chunk>(from.sender, none).error()), ec::bad_request);
@@ -436,9 +436,7 @@ TEST_F(weights_transfer, a_host_without_files_serves_what_others_have_and_report
   config.weights = weight_origin::peers;
   config.fetcher = add_fetcher();
   const auto without = add_host("expert-1", config, /*has_files=*/false);
-  const auto hello = ask<worker_hello>(without.actor, caf::join_atom_v);
-  ASSERT_TRUE(hello);
-  EXPECT_EQ(hello->weights, weight_origin::peers);
+  EXPECT_EQ(terms_of(without).weights, weight_origin::peers);
   const expert_id nowhere{0, 1};
   const auto report = ask_within<host_report>(
       60s, without.actor, host_order{1, 1, {nowhere, wanted}, {{from.at.address, {wanted}}}});

@@ -6,22 +6,22 @@
 #include <optional>
 #include <utility>
 
-#include "actors/defaults.hpp"
 #include "actors/gateway/gateway.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
 namespace troupe {
 
-/// A scheduler that answers when it is told to. Promises are kept by the actor that made them.
+/// A scheduler that answers on the test's command. Promises are kept by the actor that made them.
 using scripted_scheduler_actor = scheduler_actor::extend<
-    // Answers the oldest open question about the request.
+    // Answers the oldest open request for a place.
     caf::reacts_to<caf::put_atom, assignment>, caf::reacts_to<caf::put_atom, request_id, caf::error>>;
 
 struct scheduler_script {
   std::vector<admission_request> asked;
   std::vector<request_id> done;
-  std::vector<uint32_t> answered; ///< tokens, of those that said so
+  std::vector<std::uint32_t> answered; ///< tokens, of those that said so
   bool answers_status = true;
 };
 
@@ -55,7 +55,7 @@ scripted_scheduler(scripted_scheduler_actor::stateful_pointer<scripted_scheduler
         return promise;
       },
       [script](done_atom, request_id id) { script->done.push_back(id); },
-      [script](done_atom, request_id id, uint32_t num_tokens) {
+      [script](done_atom, request_id id, std::uint32_t num_tokens) {
         script->done.push_back(id);
         script->answered.push_back(num_tokens);
       },
@@ -75,12 +75,12 @@ scripted_scheduler(scripted_scheduler_actor::stateful_pointer<scripted_scheduler
 
 class gateway_test : public deterministic_system {
  protected:
-  /// What a session has been told of its place.
+  /// A session's answers about its place.
   struct answer {
     bool is_here = false;
     caf::expected<assignment> result{caf::sec::none};
 
-    uint64_t worker() const { return is_here && result ? result->worker.id.value : 0; }
+    std::uint64_t worker() const { return is_here && result ? result->worker.id.value : 0; }
 
     ec code() const { return is_here && !result ? code_of(result.error()) : ec::none; }
   };
@@ -91,11 +91,11 @@ class gateway_test : public deterministic_system {
     gateway_config config;
     config.address = {{70}, worker_role::gateway, "gateway-0", ""};
     config.directory = directory;
-    config.on_context = [this](uint32_t longest) { contexts.push_back(longest); };
+    config.on_context = [this](std::uint32_t longest) { contexts.push_back(longest); };
     gateway = root(spawn_gateway(system, config));
   }
 
-  /// Starts a scheduler and tells the gateway, as its member would.
+  /// Starts a scheduler and announces it to the gateway, as its member would.
   void start_scheduler() {
     script = std::make_shared<scheduler_script>();
     scheduler = root(system.spawn(scripted_scheduler, script));
@@ -107,16 +107,24 @@ class gateway_test : public deterministic_system {
     tell(scheduler_atom_v, caf::strong_actor_ptr{});
   }
 
-  /// The view, and whether the scheduler has been away for too long.
-  std::pair<cluster_view, bool> known() {
-    std::optional<std::pair<cluster_view, bool>> result;
+  struct knowledge {
+    cluster_view view;
+    bool is_away = false; ///< the scheduler, for too long
+    bool has_been_ready = false;
+  };
+
+  knowledge known() {
+    knowledge result;
     system.spawn([&](caf::event_based_actor* self) {
       self->request(gateway, defaults::local_request, caf::get_atom_v)
-          .then([&](cluster_view& view, bool away) { result.emplace(std::move(view), away); },
-                [](const caf::error& error) { ADD_FAILURE() << text_of(error); });
+          .then(
+              [&](cluster_view& view, bool away, bool has_been_ready) {
+                result = {std::move(view), away, has_been_ready};
+              },
+              [](const caf::error& error) { ADD_FAILURE() << text_of(error); });
     });
     run();
-    return result.value_or(std::pair{cluster_view{}, false});
+    return result;
   }
 
   template <class... Parts>
@@ -132,11 +140,11 @@ class gateway_test : public deterministic_system {
     run();
   }
 
-  assignment place(uint64_t id, uint64_t worker) const {
+  assignment place(std::uint64_t id, std::uint64_t worker) const {
     return {request_id{id}, attention_hello(worker).address};
   }
 
-  /// Asks for a place as a session does.
+  /// Requests a place as a session does.
   answer& admit(const admission_request& request) {
     auto* slot = &answers.emplace_back();
     system.spawn([this, slot, request](caf::event_based_actor* self) {
@@ -157,21 +165,24 @@ class gateway_test : public deterministic_system {
 
   lease_renewal load() { return *ask<lease_renewal>(gateway, load_atom_v); }
 
-  /// A session that only wants to know which workers are fenced, with a place on `worker`.
-  void open_session(uint64_t id, uint64_t worker, std::shared_ptr<std::vector<worker_id>> fenced) {
+  std::vector<complaint> complaints() { return std::get<gateway_load>(load().of_role).complaints; }
+
+  /// A session with a place on `worker` that only records fenced workers.
+  void open_session(std::uint64_t id, std::uint64_t worker, std::shared_ptr<std::vector<worker_id>> fenced) {
     auto actor = system.spawn([this, id,
                                fenced](session_actor::pointer self) -> session_actor::behavior_type {
       self->request(gateway, std::chrono::seconds{500}, request_of(id)).then([](const assignment&) {});
-      return {[](const token_update&) {}, [](const sequence_failed&) {},
-              [](stop_atom, uint32_t) {}, [fenced](fence_atom, worker_id gone) { fenced->push_back(gone); },
-              [](caf::tick_atom) {},      [](cancel_atom) {}};
+      return {
+          [](const token_update&) {},      [](const sequence_failed&) {},
+          [](stop_atom, std::uint32_t) {}, [fenced](fence_atom, worker_id gone) { fenced->push_back(gone); },
+          [](caf::tick_atom) {},           [](cancel_atom) {}};
     });
     root(actor);
     run();
     scheduler_answers(place(id, worker));
   }
 
-  static cluster_view view_of(std::initializer_list<uint64_t> workers) {
+  static cluster_view view_of(std::initializer_list<std::uint64_t> workers) {
     cluster_view view;
     for (const auto id : workers)
       view.workers.push_back(attention_hello(id).address);
@@ -183,7 +194,7 @@ class gateway_test : public deterministic_system {
   scripted_scheduler_actor scheduler;
   std::shared_ptr<scheduler_script> script;
   std::deque<answer> answers;
-  std::vector<uint32_t> contexts; ///< that were told
+  std::vector<std::uint32_t> contexts; ///< that were told
 };
 
 } // namespace troupe

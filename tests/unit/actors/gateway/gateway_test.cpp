@@ -32,7 +32,7 @@ TEST_F(gateway_test, passes_the_question_and_the_answer_on) {
 
 TEST_F(gateway_test, a_refusal_keeps_its_code_and_its_words) {
   start_scheduler();
-  uint64_t id = 0;
+  std::uint64_t id = 0;
   for (const auto code :
        {ec::overloaded, ec::not_ready, ec::context_exceeded, ec::deadline_exceeded, ec::bad_request}) {
     auto& refused = admit(request_of(++id));
@@ -88,7 +88,7 @@ TEST_F(gateway_test, requests_with_less_time_wait_less_and_say_so) {
 }
 
 TEST_F(gateway_test, held_requests_are_asked_in_their_order_with_the_time_that_is_left) {
-  for (const uint64_t id : {9U, 3U, 5U})
+  for (const std::uint64_t id : {9U, 3U, 5U})
     admit(request_of(id));
   advance(1500ms);
   start_scheduler();
@@ -170,8 +170,8 @@ TEST_F(gateway_test, what_was_asked_of_a_scheduler_that_is_gone_waits_no_longer_
 
 TEST_F(gateway_test, what_was_held_once_takes_no_room_later) {
   const auto half =
-      request_of(1, static_cast<uint32_t>(defaults::max_held_bytes / 2 / sizeof(int32_t)) - 256);
-  for (uint64_t id = 1; id <= 6; id += 2) {
+      request_of(1, static_cast<std::uint32_t>(defaults::max_held_bytes / 2 / sizeof(std::int32_t)) - 256);
+  for (std::uint64_t id = 1; id <= 6; id += 2) {
     for (auto number : {id, id + 1}) {
       auto request = half;
       request.id = {number};
@@ -195,7 +195,7 @@ TEST_F(gateway_test, replays_wait_for_the_scheduler_until_their_own_deadline) {
 
 TEST_F(gateway_test, holds_no_more_than_it_may_but_every_replay) {
   const auto half =
-      request_of(1, static_cast<uint32_t>(defaults::max_held_bytes / 2 / sizeof(int32_t)) - 256);
+      request_of(1, static_cast<std::uint32_t>(defaults::max_held_bytes / 2 / sizeof(std::int32_t)) - 256);
   admit(half);
   auto other = half;
   other.id = {2};
@@ -209,7 +209,7 @@ TEST_F(gateway_test, holds_no_more_than_it_may_but_every_replay) {
 }
 
 TEST_F(gateway_test, holds_thousands_of_short_requests) {
-  for (uint64_t id = 1; id <= 2000; ++id)
+  for (std::uint64_t id = 1; id <= 2000; ++id)
     admit(request_of(id));
   start_scheduler();
   EXPECT_EQ(script->asked.size(), 2000U);
@@ -221,10 +221,10 @@ TEST_F(gateway_test, tells_the_longest_context_and_keeps_it_while_nobody_is_ther
   tell(view);
   tell(view);
   tell(view_of({})); // the last worker has died, and one like it will come
-  EXPECT_EQ(contexts, std::vector<uint32_t>{400});
+  EXPECT_EQ(contexts, std::vector<std::uint32_t>{400});
   view.max_model_len = 300;
   tell(view);
-  EXPECT_EQ(contexts, (std::vector<uint32_t>{400, 300}));
+  EXPECT_EQ(contexts, (std::vector<std::uint32_t>{400, 300}));
 }
 
 TEST_F(gateway_test, a_scheduler_without_an_answer_is_no_endless_wait) {
@@ -286,9 +286,9 @@ TEST_F(gateway_test, the_length_of_an_answer_is_told_to_the_scheduler) {
   start_scheduler();
   admit(request_of(1));
   scheduler_answers(place(1, 4));
-  tell(done_atom_v, request_id{1}, uint32_t{70});
+  tell(done_atom_v, request_id{1}, std::uint32_t{70});
   EXPECT_EQ(script->done, (std::vector<request_id>{{1}}));
-  EXPECT_EQ(script->answered, std::vector<uint32_t>{70});
+  EXPECT_EQ(script->answered, std::vector<std::uint32_t>{70});
   EXPECT_EQ(load().running, 0U);
 }
 
@@ -336,7 +336,7 @@ TEST_F(gateway_test, sessions_hear_that_their_worker_has_left_the_cluster) {
   EXPECT_TRUE(fenced->empty());
   tell(view_of({5, 6}));
   EXPECT_EQ(*fenced, (std::vector<worker_id>{{4}}));
-  EXPECT_EQ(known().first.workers.size(), 2U);
+  EXPECT_EQ(known().view.workers.size(), 2U);
 }
 
 TEST_F(gateway_test, complains_of_workers_from_which_sessions_hear_nothing) {
@@ -345,19 +345,19 @@ TEST_F(gateway_test, complains_of_workers_from_which_sessions_hear_nothing) {
     admit(request_of(id));
     scheduler_answers(place(id, worker));
   }
-  EXPECT_TRUE(load().complaints.empty());
-  tell(silent_atom_v, request_id{1}, uint64_t{11'000});
-  tell(silent_atom_v, request_id{2}, uint64_t{12'000});
-  tell(silent_atom_v, request_id{3}, uint64_t{10'500});
-  tell(silent_atom_v, request_id{9}, uint64_t{99'000}); // it has ended meanwhile
+  EXPECT_TRUE(complaints().empty());
+  tell(silent_atom_v, request_id{1}, std::uint64_t{11'000});
+  tell(silent_atom_v, request_id{2}, std::uint64_t{12'000});
+  tell(silent_atom_v, request_id{3}, std::uint64_t{10'500});
+  tell(silent_atom_v, request_id{9}, std::uint64_t{99'000}); // it has ended meanwhile
   advance(500ms);
-  EXPECT_EQ(load().complaints, (std::vector<complaint>{{{3}, 12'500}, {{4}, 11'000}}));
-  tell(silent_atom_v, request_id{1}, uint64_t{11'500});
+  EXPECT_EQ(complaints(), (std::vector<complaint>{{{3}, 12'500}, {{4}, 11'000}}));
+  tell(silent_atom_v, request_id{1}, std::uint64_t{11'500});
   tell(done_atom_v, request_id{3});
   advance(1600ms);
-  EXPECT_EQ(load().complaints, (std::vector<complaint>{{{3}, 13'100}})) << "request 2 has heard something";
+  EXPECT_EQ(complaints(), (std::vector<complaint>{{{3}, 13'100}})) << "request 2 has heard something";
   advance(2s);
-  EXPECT_TRUE(load().complaints.empty());
+  EXPECT_TRUE(complaints().empty());
 }
 
 TEST_F(gateway_test, says_what_its_requests_hold_when_it_joins_again) {
@@ -377,11 +377,11 @@ TEST_F(gateway_test, says_what_its_requests_hold_when_it_joins_again) {
   tell(done_atom_v, request_id{2});
   const auto hello = ask<worker_hello>(gateway, caf::join_atom_v);
   ASSERT_TRUE(hello);
-  EXPECT_EQ(hello->places, (std::vector<held_place>{{{1}, {3}, 2, 210}}));
+  EXPECT_EQ(hello->of_role, (role_terms{gateway_terms{{{{1}, {3}, 2, 210}}}}));
 }
 
 TEST_F(gateway_test, says_that_the_scheduler_is_away_once_new_requests_are_refused) {
-  const auto away = [this] { return known().second; };
+  const auto away = [this] { return known().is_away; };
   EXPECT_FALSE(away());
   advance(defaults::scheduler_away);
   EXPECT_TRUE(away()) << "there never was one";
@@ -397,16 +397,17 @@ TEST_F(gateway_test, says_that_the_scheduler_is_away_once_new_requests_are_refus
   EXPECT_FALSE(away());
 }
 
-TEST_F(gateway_test, passes_the_schedulers_status_on) {
-  const auto status = [this] { return ask_within<scheduler_status>(20s, gateway, status_atom_v); };
-  EXPECT_EQ(code_of(status().error()), ec::not_ready);
-  start_scheduler();
-  EXPECT_EQ(status()->term, 4U);
-  script->answers_status = false;
-  EXPECT_EQ(code_of(status().error()), ec::not_ready);
-  script->answers_status = true;
-  kill(scheduler);
-  EXPECT_EQ(code_of(status().error()), ec::not_ready);
+TEST_F(gateway_test, remembers_that_the_cluster_was_ready) {
+  EXPECT_FALSE(known().has_been_ready);
+  cluster_view view;
+  tell(view);
+  EXPECT_FALSE(known().has_been_ready);
+  view.ready = true;
+  tell(view);
+  EXPECT_TRUE(known().has_been_ready);
+  tell(cluster_view{});
+  EXPECT_FALSE(known().view.ready);
+  EXPECT_TRUE(known().has_been_ready);
 }
 
 TEST_F(gateway_test, exit_while_busy_answers_everyone) {
@@ -417,27 +418,6 @@ TEST_F(gateway_test, exit_while_busy_answers_everyone) {
   run();
   EXPECT_EQ(held.code(), ec::shutting_down);
   EXPECT_EQ(asked.code(), ec::shutting_down);
-}
-
-TEST_F(gateway_test, passes_the_history_on) {
-  const auto ask_for = [this](uint32_t windows) {
-    return ask<history_snapshot>(gateway, history_atom_v, windows);
-  };
-  EXPECT_EQ(code_of(ask_for(3).error()), ec::not_ready) << "nobody is there";
-  const auto history = root(system.spawn([](history_actor::pointer) -> history_actor::behavior_type {
-    return {[](const activation_report&) { return activation_receipt{}; },
-            [](history_atom, uint32_t windows) {
-              history_snapshot known;
-              known.tokens = windows;
-              return known;
-            },
-            [](caf::tick_atom) {}};
-  }));
-  caf::anon_send(directory, caf::publish_atom_v, "history", caf::actor_cast<caf::strong_actor_ptr>(history));
-  run();
-  const auto known = ask_for(3);
-  ASSERT_TRUE(known);
-  EXPECT_EQ(known->tokens, 3U) << "as many windows as were asked for";
 }
 
 } // namespace

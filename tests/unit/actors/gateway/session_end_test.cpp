@@ -1,5 +1,5 @@
 // How a session ends: stop, cancel, refusal, deadlines, exit.
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "tests/unit/actors/gateway/session_fixture.hpp"
 
 namespace troupe {
@@ -13,15 +13,15 @@ TEST_F(session_end_test, a_stopped_choice_ends_while_others_go_on) {
   auto worker = add_worker(1);
   open(make_request(2));
   tell(update(0, 0, 3));
-  tell(stop_atom_v, uint32_t{0});
+  tell(stop_atom_v, std::uint32_t{0});
   EXPECT_EQ(listener->choices[0].finish, finish_reason::stop);
-  EXPECT_EQ(worker->cancelled, (std::vector<std::pair<sequence_id, uint32_t>>{{{{7}, 0}, 0}}));
+  EXPECT_EQ(worker->cancelled, (std::vector<std::pair<sequence_id, std::uint32_t>>{{{{7}, 0}, 0}}));
   tell(update(0, 3, 1));
   EXPECT_EQ(listener->choices[0].tokens.size(), 3U);
-  tell(stop_atom_v, uint32_t{0});
-  tell(stop_atom_v, uint32_t{9});
+  tell(stop_atom_v, std::uint32_t{0});
+  tell(stop_atom_v, std::uint32_t{9});
   EXPECT_FALSE(has_ended());
-  tell(stop_atom_v, uint32_t{1});
+  tell(stop_atom_v, std::uint32_t{1});
   EXPECT_TRUE(has_ended());
   EXPECT_EQ(log->done.size(), 1U);
 }
@@ -44,7 +44,7 @@ TEST_F(session_end_test, cancel_while_running) {
   EXPECT_TRUE(has_ended());
   EXPECT_EQ(worker->cancelled.size(), 1U);
   EXPECT_EQ(log->done.size(), 1U);
-  EXPECT_EQ(log->answered, std::vector<uint32_t>{8}) << "the other choice had none";
+  EXPECT_EQ(log->answered, std::vector<std::uint32_t>{8}) << "the other choice had none";
   EXPECT_TRUE(listener->errors.empty());
   EXPECT_EQ(listener->calls_after_end, 0U);
 }

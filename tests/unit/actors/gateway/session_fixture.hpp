@@ -14,18 +14,18 @@
 
 namespace troupe {
 
-/// The token that the pretended model gives at an index of a choice.
-inline int32_t token_at(uint64_t request, uint32_t choice, size_t index) {
-  return static_cast<int32_t>(request * 10'000 + choice * 1'000 + index);
+/// The fake model's token at an index of a choice.
+inline std::int32_t token_at(std::uint64_t request, std::uint32_t choice, std::size_t index) {
+  return static_cast<std::int32_t>(request * 10'000 + choice * 1'000 + index);
 }
 
 struct worker_script {
   std::vector<generation_request> submitted;
   std::vector<caf::strong_actor_ptr> sessions;
-  std::vector<std::pair<sequence_id, uint32_t>> cancelled;
+  std::vector<std::pair<sequence_id, std::uint32_t>> cancelled;
 };
 
-/// An attention worker that does what the test makes it do.
+/// An attention worker that acts as the test says.
 struct scripted_state {
   static inline const char* name = "scripted_worker";
 };
@@ -38,15 +38,12 @@ scripted_worker(attention_worker_actor::stateful_pointer<scripted_state> self,
         log->submitted.push_back(request);
         log->sessions.push_back(self->current_sender());
       },
-      [log](cancel_atom, const sequence_id& id, uint32_t attempt) {
+      [log](cancel_atom, const sequence_id& id, std::uint32_t attempt) {
         log->cancelled.emplace_back(id, attempt);
       },
       [](const cluster_view&) {},
       [](caf::join_atom) { return worker_hello{}; },
       [](load_atom) { return lease_renewal{}; },
-      [](caf::get_atom) { return activation_counts_ptr{}; },
-      [](const attention_step_ptr&) {},
-      [](caf::tick_atom) {},
       [](status_atom) { return attention_status{}; },
   };
 }
@@ -54,22 +51,22 @@ scripted_worker(attention_worker_actor::stateful_pointer<scripted_state> self,
 struct counter_log {
   std::vector<admission_request> asked;
   std::vector<request_id> done;
-  std::vector<uint32_t> answered; ///< tokens, of those that said so
-  std::vector<uint64_t> silences;
+  std::vector<std::uint32_t> answered; ///< tokens, of those that said so
+  std::vector<std::uint64_t> silences;
   caf::error refusal;
   bool answers = true;
-  size_t num_held =
+  std::size_t num_held =
       0; ///< workers asked for that are named at a tick, one each, in the order of the questions
   bool holds_workers = false;
-  std::string numerics;                              ///< of the places that it gives
-  uint32_t most_choices = 100;                       ///< that get a place side by side
-  std::map<uint64_t, caf::strong_actor_ptr> workers; ///< by id; whoever is not avoided comes first
+  std::string numerics;                                   ///< of the places that it gives
+  std::uint32_t most_choices = 100;                       ///< that get a place side by side
+  std::map<std::uint64_t, caf::strong_actor_ptr> workers; ///< by id; those not to be avoided come first
 };
 
 struct counter_state {
   static inline const char* name = "counter";
   std::vector<caf::typed_response_promise<assignment>> open;
-  std::deque<std::pair<caf::typed_response_promise<caf::strong_actor_ptr>, uint64_t>> held;
+  std::deque<std::pair<caf::typed_response_promise<caf::strong_actor_ptr>, std::uint64_t>> held;
 };
 
 /// A gateway that places requests at once.
@@ -91,11 +88,11 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
                           std::min(request.num_choices, log->most_choices), 0, log->numerics};
       },
       [log](done_atom, request_id id) { log->done.push_back(id); },
-      [log](done_atom, request_id id, uint32_t num_tokens) {
+      [log](done_atom, request_id id, std::uint32_t num_tokens) {
         log->done.push_back(id);
         log->answered.push_back(num_tokens);
       },
-      [log](silent_atom, request_id, uint64_t silent_ms) { log->silences.push_back(silent_ms); },
+      [log](silent_atom, request_id, std::uint64_t silent_ms) { log->silences.push_back(silent_ms); },
       [self, log](caf::resolve_atom, const worker_address& worker) -> caf::result<caf::strong_actor_ptr> {
         if (log->holds_workers) {
           ++log->num_held;
@@ -121,13 +118,9 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
       },
       [](caf::join_atom) { return worker_hello{}; },
       [](load_atom) { return lease_renewal{}; },
-      [](caf::get_atom) -> caf::result<cluster_view, bool> {
-        return {cluster_view{}, false};
+      [](caf::get_atom) -> caf::result<cluster_view, bool, bool> {
+        return {cluster_view{}, false, false};
       },
-      [](status_atom) { return scheduler_status{}; },
-      [](history_atom, uint32_t) { return history_snapshot{}; },
-      [](const placement_command&) { return placement_change{}; },
-      [](placement_atom) { return rebalancer_status{}; },
   };
 }
 
@@ -147,7 +140,7 @@ class session_fixture : public deterministic_system {
     deterministic_system::TearDown();
   }
 
-  std::shared_ptr<worker_script> add_worker(uint64_t id) {
+  std::shared_ptr<worker_script> add_worker(std::uint64_t id) {
     auto script = std::make_shared<worker_script>();
     scripts.push_back(script);
     workers[id] = root(system.spawn(scripted_worker, script));
@@ -155,7 +148,7 @@ class session_fixture : public deterministic_system {
     return script;
   }
 
-  session_request make_request(uint32_t num_choices = 1, int32_t max_tokens = 8) {
+  session_request make_request(std::uint32_t num_choices = 1, std::int32_t max_tokens = 8) {
     session_request request;
     request.id = {7};
     request.prompt = {1, 2, 3};
@@ -177,13 +170,13 @@ class session_fixture : public deterministic_system {
 
   bool has_ended() const { return ended; }
 
-  static token_update update(uint32_t attempt, uint32_t first, uint32_t count, uint32_t choice = 0,
-                             finish_reason finish = finish_reason::none) {
+  static token_update update(std::uint32_t attempt, std::uint32_t first, std::uint32_t count,
+                             std::uint32_t choice = 0, finish_reason finish = finish_reason::none) {
     token_update result;
     result.id = {{7}, choice};
     result.attempt = attempt;
     result.first_index = first;
-    for (uint32_t index = first; index < first + count; ++index)
+    for (std::uint32_t index = first; index < first + count; ++index)
       result.tokens.push_back({.token = token_at(7, choice, index), .logprob = 0.0F, .rank = 0, .top = {}});
     result.finish = finish;
     return result;
@@ -195,13 +188,13 @@ class session_fixture : public deterministic_system {
     run();
   }
 
-  void fail_sequence(uint32_t attempt, ec code, uint32_t choice = 0) {
+  void fail_sequence(std::uint32_t attempt, ec code, std::uint32_t choice = 0) {
     tell(sequence_failed{{{7}, choice}, attempt, code, "no"});
   }
 
-  std::vector<int32_t> expected_tokens(size_t count, uint32_t choice = 0) {
-    std::vector<int32_t> result;
-    for (size_t index = 0; index < count; ++index)
+  std::vector<std::int32_t> expected_tokens(std::size_t count, std::uint32_t choice = 0) {
+    std::vector<std::int32_t> result;
+    for (std::size_t index = 0; index < count; ++index)
       result.push_back(token_at(7, choice, index));
     return result;
   }
@@ -209,7 +202,7 @@ class session_fixture : public deterministic_system {
   gateway_actor gateway;
   std::shared_ptr<counter_log> log = std::make_shared<counter_log>();
   std::vector<std::shared_ptr<worker_script>> scripts;
-  std::map<uint64_t, attention_worker_actor> workers;
+  std::map<std::uint64_t, attention_worker_actor> workers;
   std::shared_ptr<recording_listener> listener;
   session_actor session;
   bool ended = false;

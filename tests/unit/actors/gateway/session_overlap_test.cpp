@@ -1,4 +1,4 @@
-// A session whose worker, gateway and answers are late: what an older attempt still brings changes nothing.
+// A session with late worker, gateway and answers: results of an older attempt change nothing.
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -20,17 +20,17 @@ using namespace std::chrono_literals;
 // ---------------------------------------------------------------------------------------------------------------
 // Any order of events
 
-/// Workers that compute for whoever asked, in pieces, until the word that nobody wants it has reached them.
-/// Workers die, fail, or are taken for dead though they go on; a gateway names workers late.
+/// Workers that compute in pieces until a cancellation reaches them. They die, fail, or are declared dead
+/// although they continue; a gateway names workers late.
 class session_world : public session_fixture {
  public:
-  explicit session_world(uint32_t seed) : links(*this, seed, 20ms), num_choices(1 + links.below(4)) {
+  explicit session_world(std::uint32_t seed) : links(*this, seed, 20ms), num_choices(1 + links.below(4)) {
     SetUp();
     log->holds_workers = true;
     log->most_choices = 1 + links.below(4);
-    for (uint64_t id = 1; id <= 3; ++id)
+    for (std::uint64_t id = 1; id <= 3; ++id)
       add(id);
-    open(make_request(num_choices, static_cast<int32_t>(length)));
+    open(make_request(num_choices, static_cast<std::int32_t>(length)));
   }
 
   ~session_world() override { TearDown(); }
@@ -38,14 +38,14 @@ class session_world : public session_fixture {
   session_world(const session_world&) = delete;
   session_world& operator=(const session_world&) = delete;
 
-  static constexpr uint32_t length = 12;
+  static constexpr std::uint32_t length = 12;
 
-  void add(uint64_t id) {
+  void add(std::uint64_t id) {
     by_id[id] = add_worker(id);
     seen[id] = 0;
   }
 
-  /// What the session has done since the last look.
+  /// The session's actions since the last look.
   void look() {
     for (; held_seen < log->num_held; ++held_seen)
       links.send(gateway_link, 0, [this] { caf::anon_send(gateway, caf::tick_atom_v); });
@@ -61,19 +61,19 @@ class session_world : public session_fixture {
                     || std::find(avoid.begin(), avoid.end(), worker_id{id}) == avoid.end())
             << "attempt " << request.attempt << " runs on worker " << id << ", which has failed it";
         EXPECT_TRUE(computed.emplace(request.id.choice, request.attempt).second) << "submitted twice";
-        compute(id, request, static_cast<uint32_t>(request.emitted.size()));
+        compute(id, request, static_cast<std::uint32_t>(request.emitted.size()));
       }
   }
 
-  uint32_t num_unfinished() {
-    uint32_t result = 0;
-    for (uint32_t choice = 0; choice < num_choices; ++choice)
+  std::uint32_t num_unfinished() {
+    std::uint32_t result = 0;
+    for (std::uint32_t choice = 0; choice < num_choices; ++choice)
       result += listener->choices[choice].finish == finish_reason::none ? 1 : 0;
     return result;
   }
 
   /// The next piece of an answer, after a while.
-  void compute(uint64_t worker, const generation_request& request, uint32_t from) {
+  void compute(std::uint64_t worker, const generation_request& request, std::uint32_t from) {
     links.later(links.up_to(30ms), [this, worker, request, from] {
       const auto found = by_id.find(worker);
       if (found == by_id.end())
@@ -93,7 +93,7 @@ class session_world : public session_fixture {
 
   void disturb() {
     auto at = by_id.begin();
-    std::advance(at, links.below(static_cast<uint32_t>(by_id.size())));
+    std::advance(at, links.below(static_cast<std::uint32_t>(by_id.size())));
     const auto id = at->first;
     switch (links.below(4)) {
     case 0:
@@ -107,13 +107,13 @@ class session_world : public session_fixture {
     case 1: // of any attempt that it has, or had
       if (!at->second->submitted.empty()) {
         const auto& request =
-            at->second->submitted[links.below(static_cast<uint32_t>(at->second->submitted.size()))];
+            at->second->submitted[links.below(static_cast<std::uint32_t>(at->second->submitted.size()))];
         const sequence_failed failed{request.id, request.attempt, ec::engine_failed, "out of memory"};
         links.send(id, 0, [this, failed] { tell(failed); });
       }
       break;
     case 2:
-    case 3: // taken for dead, also while its answers are on their way; several may be
+    case 3: // declared dead, even with answers under way; possibly several
       links.send(gateway_link, 0, [this, id] { tell(fence_atom_v, worker_id{id}); });
       break;
     }
@@ -131,40 +131,39 @@ class session_world : public session_fixture {
     EXPECT_TRUE(listener->errors.empty());
     EXPECT_EQ(listener->calls_after_end, 0U);
     EXPECT_TRUE(has_ended());
-    for (uint32_t choice = 0; choice < num_choices; ++choice) {
+    for (std::uint32_t choice = 0; choice < num_choices; ++choice) {
       EXPECT_EQ(listener->choices[choice].tokens, expected_tokens(length, choice)) << "choice " << choice;
       EXPECT_EQ(listener->choices[choice].finish, finish_reason::length);
     }
     EXPECT_EQ(log->done.size(), log->asked.size()) << "every place is given back once";
   }
 
-  static constexpr uint64_t gateway_link = 1000;
+  static constexpr std::uint64_t gateway_link = 1000;
 
   using session_fixture::log;
 
   seeded_links links;
-  uint32_t num_choices;
-  std::map<uint64_t, std::shared_ptr<worker_script>> by_id; ///< live ones
-  std::map<uint64_t, size_t> seen;                          ///< of what each was sent
-  std::set<std::pair<uint32_t, uint32_t>> computed;         ///< (choice, attempt)
-  size_t held_seen = 0;
-  size_t asked_seen = 0;
+  std::uint32_t num_choices;
+  std::map<std::uint64_t, std::shared_ptr<worker_script>> by_id; ///< live ones
+  std::map<std::uint64_t, std::size_t> seen;                     ///< of what each was sent
+  std::set<std::pair<std::uint32_t, std::uint32_t>> computed;    ///< (choice, attempt)
+  std::size_t held_seen = 0;
+  std::size_t asked_seen = 0;
 
  private:
   void TestBody() override {}
 };
 
 TEST(session_overlap, property_late_messages_of_older_attempts_change_nothing) {
-  size_t num_attempts = 0;
+  std::size_t num_attempts = 0;
   const auto* alone = std::getenv("TROUPE_SEED"); // NOLINT(concurrency-mt-unsafe)
-  for_each_seed(400, [&](uint32_t seed) {
+  for_each_seed(400, [&](std::uint32_t seed) {
     session_world world{seed};
     world.play();
     num_attempts += world.log->asked.size();
   });
-  if (alone == nullptr && !testing::Test::HasFailure()) {
+  if (alone == nullptr && !testing::Test::HasFailure())
     EXPECT_GT(num_attempts, 800U) << "hardly anything was disturbed";
-  }
 }
 
 // ---------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 namespace {
 
-std::vector<generated_token> tokens(std::initializer_list<int32_t> ids) {
+std::vector<generated_token> tokens(std::initializer_list<std::int32_t> ids) {
   std::vector<generated_token> result;
   for (auto id : ids)
     result.push_back({.token = id, .logprob = 0.0F, .rank = 0, .top = {}});
@@ -20,7 +20,7 @@ TEST(choice_log, takes_tokens_in_order) {
   auto second = tokens({3});
   EXPECT_EQ(log.accept(0, first), choice_log::verdict::fresh);
   EXPECT_EQ(log.accept(2, second), choice_log::verdict::fresh);
-  EXPECT_EQ(log.tokens(), (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(log.tokens(), (std::vector<std::int32_t>{1, 2, 3}));
 }
 
 TEST(choice_log, leaves_only_what_is_new) {
@@ -33,7 +33,7 @@ TEST(choice_log, leaves_only_what_is_new) {
   EXPECT_EQ(overlapping, tokens({4, 5}));
   EXPECT_EQ(log.accept(2, known), choice_log::verdict::duplicate);
   EXPECT_TRUE(known.empty());
-  EXPECT_EQ(log.tokens(), (std::vector<int32_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(log.tokens(), (std::vector<std::int32_t>{1, 2, 3, 4, 5}));
 }
 
 TEST(choice_log, takes_nothing_behind_a_gap) {

@@ -1,7 +1,7 @@
 // A session while it runs: tokens, failures of workers, replays.
 #include <random>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "tests/unit/actors/gateway/session_fixture.hpp"
 
 namespace troupe {
@@ -20,7 +20,7 @@ TEST_F(session_test, submits_streams_and_ends) {
   EXPECT_EQ(log->asked[0].num_choices, 2U);
   ASSERT_EQ(worker->submitted.size(), 2U);
   EXPECT_EQ(worker->submitted[1].id.choice, 1U);
-  EXPECT_EQ(worker->submitted[1].prompt, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(worker->submitted[1].prompt, (std::vector<std::int32_t>{1, 2, 3}));
   EXPECT_EQ(worker->submitted[1].sampling.seed, 5U);
   tell(update(0, 0, 3));
   tell(update(0, 0, 2, 1, finish_reason::stop));
@@ -31,7 +31,7 @@ TEST_F(session_test, submits_streams_and_ends) {
   EXPECT_EQ(listener->choices[1].tokens, expected_tokens(2, 1));
   EXPECT_EQ(listener->choices[1].finish, finish_reason::stop);
   EXPECT_EQ(log->done, (std::vector<request_id>{{7}}));
-  EXPECT_EQ(log->answered, std::vector<uint32_t>{5}) << "of 8 and 2 tokens";
+  EXPECT_EQ(log->answered, std::vector<std::uint32_t>{5}) << "of 8 and 2 tokens";
   EXPECT_TRUE(has_ended());
   EXPECT_EQ(listener->calls_after_end, 0U);
 }
@@ -239,7 +239,7 @@ TEST_F(session_test, a_gap_is_never_passed_on) {
 TEST_F(session_test, gives_up_after_so_many_attempts) {
   auto worker = add_worker(1);
   open(make_request());
-  for (uint32_t attempt = 0; attempt < defaults::max_attempts; ++attempt) {
+  for (std::uint32_t attempt = 0; attempt < defaults::max_attempts; ++attempt) {
     ASSERT_EQ(worker->submitted.size(), attempt + 1);
     fail_sequence(attempt, ec::engine_failed);
     advance(defaults::reconnect_max);
@@ -296,7 +296,7 @@ TEST_F(session_test, tells_the_gateway_that_it_hears_nothing_until_it_does) {
   advance(defaults::engine_stall + 100ms);
   EXPECT_TRUE(log->silences.empty());
   advance(2s);
-  EXPECT_EQ(log->silences, (std::vector<uint64_t>{11'000, 12'000}));
+  EXPECT_EQ(log->silences, (std::vector<std::uint64_t>{11'000, 12'000}));
   tell(update(0, 0, 0)); // it gets on
   advance(defaults::engine_stall - 1s);
   EXPECT_EQ(log->silences.size(), 2U);
@@ -344,24 +344,26 @@ TEST_F(session_test, prompt_logprobs_come_once_and_first) {
 
 /// Whatever a worker does before it dies, the client gets every token once and in order.
 TEST_F(session_test, property_no_token_is_lost_doubled_or_reordered) {
-  for (uint32_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random{seed};
-    const auto below = [&random](uint32_t bound) { return static_cast<uint32_t>(random() % bound); };
+    const auto below = [&random](std::uint32_t bound) {
+      return static_cast<std::uint32_t>(random() % bound);
+    };
     const auto num_choices = 1 + below(3);
     const auto length = 1 + below(20);
-    for (uint64_t id : {1U, 2U, 3U})
+    for (std::uint64_t id : {1U, 2U, 3U})
       add_worker(id);
-    open(make_request(num_choices, static_cast<int32_t>(length)));
-    uint32_t attempt = 0;
-    for (uint32_t step = 0; step < 500 && !listener->is_over(); ++step) {
+    open(make_request(num_choices, static_cast<std::int32_t>(length)));
+    std::uint32_t attempt = 0;
+    for (std::uint32_t step = 0; step < 500 && !listener->is_over(); ++step) {
       const auto choice = below(num_choices);
-      const auto has = static_cast<uint32_t>(listener->choices[choice].tokens.size());
+      const auto has = static_cast<std::uint32_t>(listener->choices[choice].tokens.size());
       if (below(12) == 0 && attempt + 2 < defaults::max_attempts) {
         if (below(2) == 0) {
           const auto victim = log->asked.back().avoid.size() < 3 ? scripts.size() - 1 : 0;
           fail_sequence(attempt, below(2) == 0 ? ec::engine_failed : ec::peer_down,
-                        static_cast<uint32_t>(victim) % num_choices);
+                        static_cast<std::uint32_t>(victim) % num_choices);
         } else {
           tell(fence_atom_v, worker_id{1});
           tell(fence_atom_v, worker_id{2});
@@ -380,7 +382,7 @@ TEST_F(session_test, property_no_token_is_lost_doubled_or_reordered) {
       }
     }
     EXPECT_TRUE(listener->errors.empty());
-    for (uint32_t choice = 0; choice < num_choices; ++choice) {
+    for (std::uint32_t choice = 0; choice < num_choices; ++choice) {
       const auto& tokens = listener->choices[choice].tokens;
       EXPECT_EQ(tokens, expected_tokens(tokens.size(), choice)) << "choice " << choice;
       EXPECT_EQ(tokens.size(), length);

@@ -1,4 +1,4 @@
-// What the history counts, how it ages, and what it keeps: no actors, and time as the test says.
+// The history's counts, its ageing, and what it keeps, without actors and with the test's time.
 #include "actors/history/activation_history.hpp"
 
 #include <stdexcept>
@@ -17,16 +17,18 @@ class activation_history_test : public ::testing::Test {
 
   static activation_history::limits bounds() { return {half_life, 4, 1000, 3}; }
 
-  static std::string window(std::chrono::milliseconds duration, std::vector<std::vector<uint64_t>> rows) {
-    return encode({static_cast<uint64_t>(duration.count()), {1, 1, std::move(rows)}});
+  static std::string window(std::chrono::milliseconds duration,
+                            std::vector<std::vector<std::uint64_t>> rows) {
+    return encode({static_cast<std::uint64_t>(duration.count()), {1, 1, std::move(rows)}});
   }
 
-  static activation_report report(uint64_t worker, uint64_t first, std::vector<std::string> windows) {
+  static activation_report report(std::uint64_t worker, std::uint64_t first,
+                                  std::vector<std::string> windows) {
     return {{worker}, "model", {2, 0, 1}, first, std::move(windows)};
   }
 
   /// One window of one row for expert 0 of layer 0, which covers the 10 s before it.
-  static activation_report one_row(uint64_t worker, uint64_t first) {
+  static activation_report one_row(std::uint64_t worker, std::uint64_t first) {
     return report(worker, first, {window(10s, {{1, 0}, {}, {0}})});
   }
 
@@ -89,7 +91,7 @@ TEST_F(activation_history_test, ages_once_for_workers_that_report_side_by_side) 
 TEST_F(activation_history_test, windows_of_one_report_age_as_if_they_had_come_one_by_one) {
   const std::vector windows{window(10s, {{1, 0}, {}, {0}}), window(10s, {{0, 5}, {}, {0}}),
                             window(10s, {{0, 0}, {}, {9}})};
-  for (uint64_t i = 0; i < 3; ++i, now += 10s)
+  for (std::uint64_t i = 0; i < 3; ++i, now += 10s)
     count(report(1, 1 + i, {windows[i]}));
   activation_history late{bounds()};
   late.count(report(1, 1, windows), now);
@@ -114,14 +116,14 @@ TEST_F(activation_history_test, counts_each_window_once) {
 }
 
 TEST_F(activation_history_test, keeps_no_more_windows_and_bytes_than_it_may) {
-  for (uint64_t i = 1; i <= 6; ++i)
+  for (std::uint64_t i = 1; i <= 6; ++i)
     count(one_row(1, i));
   auto kept = history.snapshot(9).windows;
   ASSERT_EQ(kept.size(), 4U);
   EXPECT_EQ(kept.front().sequence, 3U);
   EXPECT_EQ(kept.back().sequence, 6U);
   activation_history tight{{half_life, 4, 2 * one_row(1, 1).windows[0].size(), 3}};
-  for (uint64_t i = 1; i <= 6; ++i)
+  for (std::uint64_t i = 1; i <= 6; ++i)
     tight.count(one_row(1, i), now);
   kept = tight.snapshot(9).windows;
   ASSERT_EQ(kept.size(), 2U);
@@ -130,7 +132,7 @@ TEST_F(activation_history_test, keeps_no_more_windows_and_bytes_than_it_may) {
 }
 
 TEST_F(activation_history_test, forgets_workers_that_have_long_been_silent) {
-  for (const uint64_t worker : {1U, 2U, 3U})
+  for (const std::uint64_t worker : {1U, 2U, 3U})
     count(one_row(worker, 1));
   count(one_row(1, 2));
   count(one_row(4, 1)); // one too many

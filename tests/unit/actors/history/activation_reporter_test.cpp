@@ -1,5 +1,4 @@
-// The activation reporter between a worker and a history, each of which may be away: every row is counted
-// once.
+// The activation reporter between a worker and a history that may each be absent: every row is counted once.
 #include "actors/history/activation_reporter.hpp"
 
 #include <filesystem>
@@ -13,8 +12,9 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
-#include "actors/defaults.hpp"
+#include "actors/cluster/directory.hpp"
 #include "actors/history/history.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
 namespace troupe {
@@ -24,14 +24,14 @@ using namespace std::chrono_literals;
 
 using counting_worker_actor = caf::typed_actor<caf::replies_to<caf::get_atom>::with<activation_counts_ptr>>;
 
-/// A history that says what the test wants it to say.
+/// A history with scripted answers.
 struct history_script {
   enum class mode { takes, is_silent, refuses };
 
   mode now = mode::takes;
   bool saves = true;
   std::vector<activation_report> reports;
-  uint64_t last = 0; ///< sequence number that it has seen
+  std::uint64_t last = 0; ///< sequence number that it has seen
 };
 
 struct scripted_history_state {
@@ -51,7 +51,7 @@ history_actor::behavior_type scripted_history(history_actor::stateful_pointer<sc
         script->last = std::max(script->last, report.first + report.windows.size() - 1);
         return activation_receipt{script->last, script->saves ? script->last : 0};
       },
-      [](history_atom, uint32_t) { return history_snapshot{}; },
+      [](history_atom, std::uint32_t) { return history_snapshot{}; },
       [](caf::tick_atom) {},
   };
 }
@@ -85,7 +85,7 @@ class activation_reporter_test : public deterministic_system {
 
   void start_scripted() { publish(root(system.spawn(scripted_history, script))); }
 
-  /// A real one.
+  /// The real history.
   void start_history(const std::string& state_dir = {}) {
     history_config config;
     config.state_dir = state_dir;
@@ -97,18 +97,18 @@ class activation_reporter_test : public deterministic_system {
     kill(history);
   }
 
-  /// The worker has computed tokens, which have chosen the first expert of layer 0 and the one of layer 2.
-  void work(uint64_t tokens) {
+  /// The worker computes tokens, which choose the first expert of layer 0 and the one of layer 2.
+  void work(std::uint64_t tokens) {
     counts.tokens += tokens;
     counts.rows[0][0] += tokens;
     counts.rows[2][0] += tokens;
   }
 
-  activation_window window_of(const activation_report& report, size_t index = 0) const {
+  activation_window window_of(const activation_report& report, std::size_t index = 0) const {
     return decode_window(report.windows.at(index), report.layer_experts);
   }
 
-  history_snapshot known() { return *ask<history_snapshot>(history, history_atom_v, uint32_t{99}); }
+  history_snapshot known() { return *ask<history_snapshot>(history, history_atom_v, std::uint32_t{99}); }
 
   activation_counts counts{0, 0, {{0, 0}, {}, {0}}};
   int num_looks = 0;
@@ -129,7 +129,7 @@ TEST_F(activation_reporter_test, tells_what_came_since_the_last_look) {
   const auto& first = script->reports[0];
   EXPECT_EQ(first.worker, worker_id{7});
   EXPECT_EQ(first.fingerprint, "model");
-  EXPECT_EQ(first.layer_experts, (std::vector<uint32_t>{2, 0, 1}));
+  EXPECT_EQ(first.layer_experts, (std::vector<std::uint32_t>{2, 0, 1}));
   EXPECT_EQ(first.first, 1U);
   EXPECT_EQ(window_of(first), (activation_window{5000, {3, 0, {{3, 0}, {}, {3}}}}));
   EXPECT_EQ(script->reports[1].first, 2U);
@@ -233,7 +233,7 @@ TEST_F(activation_reporter_test, every_row_is_counted_once_whatever_dies) {
     if (i % 90 == 75 || i % 90 == 85)
       kill_history();
     if (i % 90 == 80 || i % 90 == 88)
-      start_history(state_dir); // with what it had saved: much of it, and then no more
+      start_history(state_dir); // with much of what it had saved, and nothing newer
   }
   advance(4 * defaults::history_interval);
   EXPECT_EQ(known().tokens, 200U);

@@ -1,5 +1,5 @@
-// Windows of activations in bytes: what goes in comes out, and whatever else comes in is an error.
-#include "actors/history/activation_window.hpp"
+// Windows of activations as bytes: valid ones are unchanged by a round trip, others are errors.
+#include "actors/protocol/activation_window.hpp"
 
 #include <random>
 #include <stdexcept>
@@ -9,7 +9,7 @@
 namespace troupe {
 namespace {
 
-activation_window window_of(std::vector<std::vector<uint64_t>> rows) {
+activation_window window_of(std::vector<std::vector<std::uint64_t>> rows) {
   return {5000, {17, 3, std::move(rows)}};
 }
 
@@ -28,14 +28,14 @@ TEST(activation_window_test, comes_back_from_its_bytes) {
       auto& layer = window.counts.rows.emplace_back(random() % 40);
       const auto sparsity = 1 + random() % 10;
       for (auto& rows : layer)
-        rows = random() % sparsity == 0 ? random() % (uint64_t{1} << random() % 30) : 0;
+        rows = random() % sparsity == 0 ? random() % (std::uint64_t{1} << random() % 30) : 0;
     }
     expect_round_trip(window);
   }
 }
 
 TEST(activation_window_test, is_small) {
-  auto window = window_of(std::vector<std::vector<uint64_t>>(60, std::vector<uint64_t>(256)));
+  auto window = window_of(std::vector<std::vector<std::uint64_t>>(60, std::vector<std::uint64_t>(256)));
   const auto empty = encode(window).size();
   EXPECT_EQ(empty, 4U + 60 * 2);
   for (auto& layer : window.counts.rows)
@@ -56,7 +56,7 @@ TEST(activation_window_test, numbers_above_their_bound_are_written_as_that) {
 TEST(activation_window_test, every_part_of_it_is_an_error) {
   const auto window = window_of({{0, 0, 0, 9}, {1, 2, 3}});
   const auto bytes = encode(window);
-  for (size_t length = 0; length < bytes.size(); ++length)
+  for (std::size_t length = 0; length < bytes.size(); ++length)
     EXPECT_THROW(decode_window(bytes.substr(0, length), {4, 3}), std::runtime_error) << length;
   EXPECT_THROW(decode_window(bytes + '\0', {4, 3}), std::runtime_error);
   EXPECT_THROW(decode_window(bytes, {3, 3}), std::runtime_error) << "a layer without its last expert";
@@ -82,9 +82,9 @@ TEST(activation_window_test, hostile_bytes_are_an_error) {
     auto bytes = sound;
     for (auto changes = 1 + random() % 3; changes > 0; --changes)
       bytes[random() % bytes.size()] = static_cast<char>(random());
-    try { // whatever it says, it has the shape that was asked for and numbers within their bounds
+    try { // any accepted window has the right shape and numbers within bounds
       const auto window = decode_window(bytes, {4, 4});
-      ASSERT_EQ(shape_of(window.counts), (std::vector<uint32_t>{4, 4}));
+      ASSERT_EQ(shape_of(window.counts), (std::vector<std::uint32_t>{4, 4}));
       ASSERT_LE(num_rows(window.counts), 8 * max_window_number);
       ASSERT_LE(window.duration_ms, max_window_ms);
     } catch (const std::runtime_error&) {
@@ -102,11 +102,11 @@ TEST(activation_window_test, is_what_was_counted_between_two_looks) {
 
 TEST(activation_window_test, no_model_has_a_shape_that_fills_the_memory) {
   EXPECT_EQ(shape_flaw_of({8, 0, 8}), "");
-  EXPECT_EQ(shape_flaw_of(std::vector<uint32_t>(60, 256)), "");
+  EXPECT_EQ(shape_flaw_of(std::vector<std::uint32_t>(60, 256)), "");
   EXPECT_NE(shape_flaw_of({}), "");
   EXPECT_NE(shape_flaw_of({0, 0}), "");
   EXPECT_NE(shape_flaw_of({0xffffffff, 0xffffffff}), "");
-  EXPECT_NE(shape_flaw_of(std::vector<uint32_t>(max_history_layers + 1, 1)), "");
+  EXPECT_NE(shape_flaw_of(std::vector<std::uint32_t>(max_history_layers + 1, 1)), "");
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// The activation history as a file: whole, or not used.
+// The activation history as a file: complete, or not used.
 #include "actors/history/history_store.hpp"
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "actors/durable_file.hpp"
+#include "actors/state/durable_file.hpp"
 
 namespace troupe {
 namespace {
@@ -55,9 +55,9 @@ TEST_F(history_store_test, is_set_aside) {
 TEST_F(history_store_test, every_damage_is_noticed) {
   const auto sound = render(sample_history());
   EXPECT_EQ(parse_stored_history(sound), sample_history());
-  for (size_t length = 0; length < sound.size(); ++length)
+  for (std::size_t length = 0; length < sound.size(); ++length)
     EXPECT_THROW(parse_stored_history(sound.substr(0, length)), std::runtime_error) << length;
-  for (size_t i = 0; i < sound.size(); ++i) {
+  for (std::size_t i = 0; i < sound.size(); ++i) {
     auto damaged = sound;
     damaged[i] = static_cast<char>(damaged[i] ^ 4);
     EXPECT_THROW(parse_stored_history(damaged), std::runtime_error) << i;
@@ -77,7 +77,7 @@ TEST_F(history_store_test, a_right_checksum_does_not_make_sense_of_nonsense) {
   const auto whole = render(sample_history());
   const auto body = whole.substr(0, whole.size() - 8);
   EXPECT_EQ(parse_stored_history(resealed(body)), sample_history());
-  for (size_t length = 0; length < body.size(); ++length)
+  for (std::size_t length = 0; length < body.size(); ++length)
     EXPECT_THROW(parse_stored_history(resealed(body.substr(0, length))), std::runtime_error) << length;
   EXPECT_THROW(parse_stored_history(resealed(body + '\0')), std::runtime_error);
 }

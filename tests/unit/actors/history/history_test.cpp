@@ -1,12 +1,12 @@
-// The history actor: what it counts, and what of it a restarted scheduler has.
+// The history actor: its counts, and the part that a restarted scheduler gets.
 #include "actors/history/history.hpp"
 
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
-#include "actors/file_format.hpp"
 #include "actors/history/history_store.hpp"
+#include "actors/state/file_format.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
 namespace troupe {
@@ -43,14 +43,14 @@ class history_test : public deterministic_system {
     return actor;
   }
 
-  /// As `kill -9` of the scheduler's process, and its restart.
+  /// `kill -9` of the scheduler's process, and a restart.
   void restart() {
     kill(actor);
     told.clear();
     start(directory);
   }
 
-  static activation_report report(uint64_t sequence, const std::string& model = "model") {
+  static activation_report report(std::uint64_t sequence, const std::string& model = "model") {
     return {{7}, model, {2}, sequence, {encode({0, {1, 1, {{1, 0}}}})}};
   }
 
@@ -59,13 +59,13 @@ class history_test : public deterministic_system {
     return ask<activation_receipt>(actor, what);
   }
 
-  activation_receipt count(uint64_t sequence) {
+  activation_receipt count(std::uint64_t sequence) {
     const auto receipt = tell(report(sequence));
     EXPECT_TRUE(receipt);
     return receipt ? *receipt : activation_receipt{};
   }
 
-  history_snapshot known() { return *ask<history_snapshot>(actor, history_atom_v, uint32_t{9}); }
+  history_snapshot known() { return *ask<history_snapshot>(actor, history_atom_v, std::uint32_t{9}); }
 
   static history_snapshot seed_of(const std::string& model) {
     return {model, {2}, 600'000, 5'000, 100, 200, {{150, 50}}, {}};
@@ -86,7 +86,7 @@ TEST_F(history_test, counts_and_gives_receipts) {
   EXPECT_EQ(count(1), (activation_receipt{2, 2})) << "known";
   EXPECT_EQ(known().tokens, 2U);
   EXPECT_EQ(known().windows.size(), 2U);
-  EXPECT_EQ(ask<history_snapshot>(actor, history_atom_v, uint32_t{1})->windows.size(), 1U);
+  EXPECT_EQ(ask<history_snapshot>(actor, history_atom_v, std::uint32_t{1})->windows.size(), 1U);
   EXPECT_FALSE(coordinator.has_pending_timeout()) << "what is kept nowhere needs no tick";
 }
 
@@ -134,7 +134,7 @@ TEST_F(history_test, one_that_ends_in_order_has_written_everything) {
   count(1);
   caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   run();
-  EXPECT_EQ(history_store{directory}.load()->counted, (std::map<worker_id, uint64_t>{{{7}, 1}}));
+  EXPECT_EQ(history_store{directory}.load()->counted, (std::map<worker_id, std::uint64_t>{{{7}, 1}}));
 }
 
 TEST_F(history_test, a_file_of_a_later_version_is_refused_and_left_where_it_is) {

@@ -1,4 +1,4 @@
-// The search and what it adds up, against sums written for reading and against all placements there are.
+// The search and its sums, compared with readable sums and with all possible placements.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,11 +40,11 @@ TEST(placement_score, is_what_its_formula_says) {
 }
 
 TEST(layer_search, adds_up_to_the_score) {
-  for (uint32_t seed = 1; seed <= 50; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const planning_problem problem{random_case(seed)};
     auto draft = repaired(problem);
-    for (uint32_t layer = 0; layer < problem.num_layers(); ++layer) {
+    for (std::uint32_t layer = 0; layer < problem.num_layers(); ++layer) {
       layer_search searched{draft, layer};
       for (int move = 0; move < 20; ++move) {
         const auto before = score(draft).total_ns();
@@ -66,14 +66,15 @@ TEST(layer_search, adds_up_to_the_score) {
 double least_of_all(const planning_problem& problem) {
   const auto num_experts = problem.num_experts(0);
   double least = std::numeric_limits<double>::infinity();
-  uint64_t count = 1;
-  for (uint32_t expert = 0; expert < num_experts; ++expert)
+  std::uint64_t count = 1;
+  for (std::uint32_t expert = 0; expert < num_experts; ++expert)
     count *= problem.num_hosts();
-  for (uint64_t code = 0; code < count; ++code) {
+  for (std::uint64_t code = 0; code < count; ++code) {
     draft_placement draft{problem};
     auto rest = code;
     bool is_possible = true;
-    for (uint32_t expert = 0; expert < num_experts && is_possible; ++expert, rest /= problem.num_hosts()) {
+    for (std::uint32_t expert = 0; expert < num_experts && is_possible;
+         ++expert, rest /= problem.num_hosts()) {
       const auto host = static_cast<host_index>(rest % problem.num_hosts());
       is_possible = draft.has_room(host, 0);
       if (is_possible)
@@ -88,7 +89,7 @@ double least_of_all(const planning_problem& problem) {
 TEST(local_search, comes_near_the_best_placement_there_is) {
   int num_best = 0;
   constexpr int num_cases = 40;
-  for (uint32_t seed = 1; seed <= num_cases; ++seed) {
+  for (std::uint32_t seed = 1; seed <= num_cases; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     dice random{seed};
     std::vector<std::vector<float>> windows(4);
@@ -148,7 +149,7 @@ TEST(local_search, gives_each_layer_as_many_hosts_as_its_messages_are_worth) {
   planner_input input;
   input.present = {expert_table<worker_id>(4), expert_table<worker_id>(32)};
   input.expert_bytes = {1, 1};
-  for (uint64_t id = 1; id <= 8; ++id)
+  for (std::uint64_t id = 1; id <= 8; ++id)
     input.workers.push_back({{id}});
   input.history.windows = {{{std::vector<float>(4, 100), std::vector<float>(32, 100)}, 1, 1}};
   input.costs = {.expert_ns = 100, .message_ns = 120, .load_ns_per_byte = 0, .load_ns = 0};
@@ -156,7 +157,7 @@ TEST(local_search, gives_each_layer_as_many_hosts_as_its_messages_are_worth) {
   // h hosts take 100 x E / h + 120 x h: 320 with one or 440 with two of them for four experts, ~1,240 with
   // five or six for 32.
   const auto hosts = carried_out(input, plan(input));
-  const auto degree = [&](size_t layer) {
+  const auto degree = [&](std::size_t layer) {
     std::set<worker_id> found;
     for (const auto& at : hosts[layer])
       found.insert(at.begin(), at.end());
@@ -165,6 +166,21 @@ TEST(local_search, gives_each_layer_as_many_hosts_as_its_messages_are_worth) {
   EXPECT_LE(degree(0), 2U);
   EXPECT_GE(degree(1), 4U);
   EXPECT_LE(degree(1), 6U);
+}
+
+TEST(local_search, keeps_hosts_of_an_expert_at_distinct_places) {
+  auto input = balance_case({{9, 7, 5, 3, 2, 1}}, 4, 6);
+  input.constraints.min_replicas = 2;
+  input.constraints.max_replicas = 2;
+  for (std::size_t at = 0; at < 4; ++at)
+    input.workers[at].topology = at < 2 ? "a" : "b";
+  // Hosts 1 and 2 share a location, and have everything so far.
+  input.present.assign(1, std::vector<std::vector<worker_id>>(6, {{1}, {2}}));
+  const auto hosts = carried_out(input, plan(input));
+  for (const auto& at : hosts[0]) {
+    ASSERT_EQ(at.size(), 2U);
+    EXPECT_TRUE((at[0].value <= 2) != (at[1].value <= 2)) << at[0].value << " and " << at[1].value;
+  }
 }
 
 TEST(local_search, frees_a_drained_host_at_any_cost_and_moves_nothing_else) {

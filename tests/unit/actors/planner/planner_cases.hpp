@@ -12,13 +12,13 @@
 
 namespace troupe {
 
-/// One layer, hosts 1, 2, ... that hold `slots` experts each; load is rows, and nothing else costs anything.
-inline planner_input balance_case(std::vector<std::vector<float>> windows, uint64_t num_hosts,
-                                  uint32_t slots) {
+/// One layer, hosts 1, 2, ... with room for `slots` experts each; load is rows, and nothing else has a cost.
+inline planner_input balance_case(std::vector<std::vector<float>> windows, std::uint64_t num_hosts,
+                                  std::uint32_t slots) {
   planner_input input;
   input.present = {expert_table<worker_id>(windows.at(0).size())};
   input.expert_bytes = {1};
-  for (uint64_t id = 1; id <= num_hosts; ++id)
+  for (std::uint64_t id = 1; id <= num_hosts; ++id)
     input.workers.push_back({{id}, slots});
   for (auto& rows : windows)
     input.history.windows.push_back({{std::move(rows)}, 1, 1});
@@ -26,22 +26,22 @@ inline planner_input balance_case(std::vector<std::vector<float>> windows, uint6
   return input;
 }
 
-/// A cluster that looks random and is the same for a seed everywhere: unlike hosts, some gone, drained or
-/// pinned; there is room for every expert.
-inline planner_input random_case(uint32_t seed) {
+/// A random cluster, equal for equal seeds on every machine: different hosts, some gone, drained or pinned;
+/// there is room for every expert.
+inline planner_input random_case(std::uint32_t seed) {
   dice random{seed};
   planner_input input;
   const auto num_hosts = 2 + random.below(7);
   const auto num_layers = 1 + random.below(4);
   const bool has_bytes = random.below(3) == 0;
-  uint64_t num_experts = 0;
-  for (uint32_t layer = 0; layer < num_layers; ++layer) {
+  std::uint64_t num_experts = 0;
+  for (std::uint32_t layer = 0; layer < num_layers; ++layer) {
     const auto experts = random.below(6) == 0 ? 0 : 4 + random.below(13); // some layers are dense
     input.present.emplace_back(experts);
     input.expert_bytes.push_back(100);
     num_experts += experts;
   }
-  for (uint32_t id = 1; id <= num_hosts; ++id) {
+  for (std::uint32_t id = 1; id <= num_hosts; ++id) {
     planner_worker worker{{id * 10}};
     const auto slots = num_experts / num_hosts + 1 + random.below(12);
     if (has_bytes)
@@ -61,25 +61,25 @@ inline planner_input random_case(uint32_t seed) {
   input.constraints.min_replicas = 1 + random.below(2);
   input.constraints.max_replicas = 2 + random.below(3);
   const auto random_host = [&] {
-    return worker_id{10 * (1 + uint64_t{random.below(num_hosts + 2)})};
+    return worker_id{10 * (1 + std::uint64_t{random.below(num_hosts + 2)})};
   }; // two are gone
   for (auto& experts : input.present)
     for (auto& hosts : experts)
       for (auto count = random.below(3); count > 0; --count)
         hosts.push_back(random_host());
-  for (uint32_t pin = 0; pin < random.below(3); ++pin) {
+  for (std::uint32_t pin = 0; pin < random.below(3); ++pin) {
     const auto layer = random.below(num_layers);
     if (!input.present[layer].empty())
       input.constraints.pins.push_back(
-          {{layer, random.below(static_cast<uint32_t>(input.present[layer].size()))}, {{20}}});
+          {{layer, random.below(static_cast<std::uint32_t>(input.present[layer].size()))}, {{20}}});
   }
-  for (uint32_t window = 0; window < 1 + random.below(6); ++window) {
+  for (std::uint32_t window = 0; window < 1 + random.below(6); ++window) {
     auto& added = input.history.windows.emplace_back();
     added.weight = 1 + random.below(3);
     added.num_steps = 1 + random.below(4);
     for (const auto& experts : input.present) {
       auto& rows = added.rows.emplace_back();
-      for (size_t expert = 0; expert < experts.size(); ++expert)
+      for (std::size_t expert = 0; expert < experts.size(); ++expert)
         rows.push_back(static_cast<float>(random.below(3) == 0 ? random.below(100) : random.below(10)));
     }
   }
@@ -88,7 +88,7 @@ inline planner_input random_case(uint32_t seed) {
   return input;
 }
 
-/// Where experts are once the plan is carried out: what has not changed is where it was.
+/// The placement after the plan; unchanged experts stay.
 inline expert_table<std::vector<worker_id>> carried_out(const planner_input& input,
                                                         const placement_plan& planned) {
   auto result = input.present;

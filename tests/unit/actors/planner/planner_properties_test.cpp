@@ -1,4 +1,4 @@
-// What holds of every plan, by seeded clusters.
+// Properties of every plan, on seeded clusters.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace troupe {
 namespace {
 
-constexpr uint32_t num_seeds = 50;
+constexpr std::uint32_t num_seeds = 50;
 constexpr planner_strategy strategies[] = {planner_strategy::fixed, planner_strategy::greedy,
                                            planner_strategy::anticorrelated, planner_strategy::replicated,
                                            planner_strategy::search};
@@ -17,16 +17,16 @@ constexpr planner_strategy strategies[] = {planner_strategy::fixed, planner_stra
 class planner_properties : public testing::TestWithParam<planner_strategy> {};
 
 TEST_P(planner_properties, hold_for_any_cluster) {
-  for (uint32_t seed = 1; seed <= num_seeds; ++seed) {
+  for (std::uint32_t seed = 1; seed <= num_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto input = random_case(seed);
     const auto planned = plan(input, {GetParam(), {}});
     const auto hosts = carried_out(input, planned);
 
     EXPECT_EQ(planned.unplaced, std::vector<expert_id>{});
-    std::map<worker_id, uint64_t> held;
-    for (uint32_t layer = 0; layer < hosts.size(); ++layer)
-      for (uint32_t expert = 0; expert < hosts[layer].size(); ++expert) {
+    std::map<worker_id, std::uint64_t> held;
+    for (std::uint32_t layer = 0; layer < hosts.size(); ++layer)
+      for (std::uint32_t expert = 0; expert < hosts[layer].size(); ++expert) {
         const auto& at = hosts[layer][expert];
         EXPECT_FALSE(at.empty()) << "expert " << expert << " of layer " << layer << " is lost";
         EXPECT_TRUE(std::is_sorted(at.begin(), at.end()));
@@ -51,7 +51,7 @@ TEST_P(planner_properties, hold_for_any_cluster) {
 }
 
 TEST_P(planner_properties, give_single_experts_the_replicas_they_must_have) {
-  for (uint32_t seed = 1; seed <= num_seeds; ++seed) {
+  for (std::uint32_t seed = 1; seed <= num_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     auto input = random_case(seed);
     dice random{seed + 1'000};
@@ -59,8 +59,8 @@ TEST_P(planner_properties, give_single_experts_the_replicas_they_must_have) {
       worker.max_experts = 1'000;
       worker.memory_bytes = 1'000'000;
     }
-    for (uint32_t layer = 0; layer < input.present.size(); ++layer)
-      for (uint32_t expert = 0; expert < input.present[layer].size(); ++expert)
+    for (std::uint32_t layer = 0; layer < input.present.size(); ++layer)
+      for (std::uint32_t expert = 0; expert < input.present[layer].size(); ++expert)
         if (random.below(4) == 0)
           input.constraints.more_replicas[{layer, expert}] = 1 + random.below(6);
     for (const auto& pin : input.constraints.pins)
@@ -68,7 +68,7 @@ TEST_P(planner_properties, give_single_experts_the_replicas_they_must_have) {
     const auto hosts = carried_out(input, plan(input, {GetParam(), {}}));
     const auto num_hosts = input.workers.size() - input.constraints.drained.size();
     for (const auto& [expert, count] : input.constraints.more_replicas)
-      EXPECT_GE(hosts[expert.layer][expert.index].size(), std::min<size_t>(count, num_hosts))
+      EXPECT_GE(hosts[expert.layer][expert.index].size(), std::min<std::size_t>(count, num_hosts))
           << "expert " << expert.index << " of layer " << expert.layer;
   }
 }
@@ -83,8 +83,8 @@ draft_placement draft_of(const planning_problem& problem, const planner_input& i
                          const placement_plan& planned) {
   draft_placement draft{problem};
   const auto hosts = carried_out(input, planned);
-  for (uint32_t layer = 0; layer < hosts.size(); ++layer)
-    for (uint32_t expert = 0; expert < hosts[layer].size(); ++expert)
+  for (std::uint32_t layer = 0; layer < hosts.size(); ++layer)
+    for (std::uint32_t expert = 0; expert < hosts[layer].size(); ++expert)
       for (host_index host = 0; host < problem.num_hosts(); ++host)
         if (!draft.is_pinned(layer, expert)
             && std::find(hosts[layer][expert].begin(), hosts[layer][expert].end(), problem.host(host).id)
@@ -94,8 +94,8 @@ draft_placement draft_of(const planning_problem& problem, const planner_input& i
 }
 
 TEST(search_plan, makes_no_move_that_gains_less_than_it_costs) {
-  uint32_t num_tried = 0;
-  for (uint32_t seed = 1; seed <= num_seeds; ++seed) {
+  std::uint32_t num_tried = 0;
+  for (std::uint32_t seed = 1; seed <= num_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto input = random_case(seed);
     const auto planned = plan(input);
@@ -103,13 +103,13 @@ TEST(search_plan, makes_no_move_that_gains_less_than_it_costs) {
     const auto baseline = repaired(problem);
     EXPECT_DOUBLE_EQ(planned.before.total_ns(), score(baseline).total_ns());
     EXPECT_LE(planned.after.total_ns(), planned.before.total_ns() * (1 + 1e-9));
-    for (uint32_t layer = 0; layer < problem.num_layers(); ++layer)
-      for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
+    for (std::uint32_t layer = 0; layer < problem.num_layers(); ++layer)
+      for (std::uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
         auto without = draft_of(problem, input, planned);
         const auto now = without.hosts(layer)[expert];
         const auto before = baseline.hosts(layer)[expert];
         if (now == before
-            || before.size() < std::min<size_t>(now.size(), problem.min_replicas(layer, expert)))
+            || before.size() < std::min<std::size_t>(now.size(), problem.min_replicas(layer, expert)))
           continue;
         for (auto host : now)
           without.remove(host, layer, expert);
@@ -130,20 +130,20 @@ TEST(search_plan, makes_no_move_that_gains_less_than_it_costs) {
 }
 
 TEST(search_plan, of_its_own_result_changes_nothing_where_moves_cost) {
-  for (uint32_t seed = 1; seed <= num_seeds; ++seed) {
+  for (std::uint32_t seed = 1; seed <= num_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     auto input = random_case(seed);
     input.costs.horizon_steps = 1;
     input.costs.load_ns = 1e12; // more than any layer takes
     input.present = carried_out(input, plan(input));
     const auto again = plan(input);
-    EXPECT_EQ(again.after.loads, again.before.loads); // those for which constraints ask
+    EXPECT_EQ(again.after.loads, again.before.loads); // required by constraints
     EXPECT_LE(again.after.total_ns(), again.before.total_ns() * (1 + 1e-9));
   }
 }
 
 TEST(search_plan, stops_at_its_bound_with_a_valid_placement) {
-  for (uint32_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto input = random_case(seed);
     const auto planned = plan(input, {planner_strategy::search, {.max_evaluations = 0}});

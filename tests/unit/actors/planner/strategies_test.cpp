@@ -1,4 +1,4 @@
-// Small cases of single strategies with the results that their papers' rules give.
+// Small cases of single strategies, with the results of their papers' rules.
 #include <gtest/gtest.h>
 
 #include "actors/planner/anticorrelated_placement.hpp"
@@ -41,8 +41,8 @@ TEST(greedy_placement, loads_a_host_by_its_speed) {
 }
 
 TEST(anticorrelated_placement, parts_what_is_busy_together) {
-  // Experts 0 and 2 are busy in the same windows, and so are 1 and 3. All have the same mean, so that greedy
-  // would put 0 and 2 on host 0.
+  // Experts 0 and 2 are busy in the same windows, and so are 1 and 3. All have the same mean, so greedy would
+  // put 0 and 2 on host 0.
   const planning_problem problem{balance_case({{4, 1, 4, 1}, {1, 4, 1, 4}}, 2, 2)};
   EXPECT_EQ(greedy_placement(problem).hosts(0), (layer_hosts{{0}, {1}, {0}, {1}}));
   EXPECT_EQ(anticorrelated_placement(problem).hosts(0), (layer_hosts{{0}, {0}, {1}, {1}}));
@@ -57,28 +57,27 @@ TEST(anticorrelated_placement, knows_pearsons_coefficient) {
 }
 
 TEST(replica_counts, go_to_the_most_load_for_each_replica) {
-  EXPECT_EQ(replica_counts({90, 40, 10}, 6, 1, 8), (std::vector<uint32_t>{3, 2, 1}));
-  EXPECT_EQ(replica_counts({90, 40, 10}, 6, 1, 2), (std::vector<uint32_t>{2, 2, 2}));
-  EXPECT_EQ(replica_counts({90, 40, 10}, 2, 1, 8), (std::vector<uint32_t>{1, 1, 1}));
+  EXPECT_EQ(replica_counts({90, 40, 10}, 6, 1, 8), (std::vector<std::uint32_t>{3, 2, 1}));
+  EXPECT_EQ(replica_counts({90, 40, 10}, 6, 1, 2), (std::vector<std::uint32_t>{2, 2, 2}));
+  EXPECT_EQ(replica_counts({90, 40, 10}, 2, 1, 8), (std::vector<std::uint32_t>{1, 1, 1}));
 }
 
 struct published_part {
-  std::vector<uint32_t> experts;              // of the example's layer
-  std::vector<float> weights;                 // of those
-  std::vector<std::vector<uint32_t>> devices; // the experts of each of a node's four devices
+  std::vector<std::uint32_t> experts;              // of the example's layer
+  std::vector<float> weights;                      // of those
+  std::vector<std::vector<std::uint32_t>> devices; // the experts of each of a node's four devices
 };
 
 class eplb_example : public testing::TestWithParam<published_part> {};
 
-// The example in EPLB's README: two layers of 12 experts, 16 replicas on two nodes of four devices. It first
-// divides groups of experts among nodes; within a node it does what we do everywhere. Its devices have two
-// places each.
+// The example in EPLB's README: two layers of 12 experts, 16 replicas on two nodes of four devices with two
+// places each. It first divides groups of experts among nodes; within a node it works like ours.
 TEST_P(eplb_example, has_its_published_result) {
   const auto& part = GetParam();
   const planning_problem problem{balance_case({part.weights}, 4, 2)};
   const auto draft = replicated_placement(problem);
-  std::vector<std::vector<uint32_t>> devices(4);
-  for (uint32_t expert = 0; expert < part.experts.size(); ++expert)
+  std::vector<std::vector<std::uint32_t>> devices(4);
+  for (std::uint32_t expert = 0; expert < part.experts.size(); ++expert)
     for (auto host : draft.hosts(0)[expert])
       devices[host].push_back(part.experts[expert]);
   for (auto& device : devices)

@@ -1,4 +1,4 @@
-// In which order a change's moves begin, and how it ends.
+// The order of a change's moves, and its end.
 #include "actors/rebalancer/change_steps.hpp"
 
 #include <algorithm>
@@ -10,18 +10,18 @@
 namespace troupe {
 namespace {
 
-placement_step step(uint32_t expert, std::vector<worker_id> from, std::vector<worker_id> to) {
+placement_step step(std::uint32_t expert, std::vector<worker_id> from, std::vector<worker_id> to) {
   return {{0, expert}, std::move(from), std::move(to)};
 }
 
-std::vector<uint32_t> begun(change_steps& change) {
-  std::vector<uint32_t> result;
+std::vector<std::uint32_t> begun(change_steps& change) {
+  std::vector<std::uint32_t> result;
   for (const auto& one : change.begin())
     result.push_back(one.expert.index);
   return result;
 }
 
-using indices = std::vector<uint32_t>;
+using indices = std::vector<std::uint32_t>;
 
 TEST(change_steps_test, a_host_takes_part_in_one_move_at_a_time) {
   change_steps change{
@@ -75,17 +75,19 @@ TEST(change_steps_test, a_move_that_is_given_up_gives_its_room_back) {
 }
 
 TEST(change_steps_test, property_every_change_ends_and_no_host_is_in_two_moves) {
-  for (uint32_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random{seed};
-    const auto below = [&random](uint32_t bound) { return static_cast<uint32_t>(random() % bound); };
-    std::map<worker_id, uint64_t> room;
+    const auto below = [&random](std::uint32_t bound) {
+      return static_cast<std::uint32_t>(random() % bound);
+    };
+    std::map<worker_id, std::uint64_t> room;
     const auto num_hosts = 2 + below(5);
-    for (uint64_t id = 1; id <= num_hosts; ++id)
+    for (std::uint64_t id = 1; id <= num_hosts; ++id)
       if (below(2) == 0)
         room[{id}] = below(4);
     std::vector<placement_step> steps;
-    for (uint32_t expert = 0; expert < 1 + below(40); ++expert) {
+    for (std::uint32_t expert = 0; expert < 1 + below(40); ++expert) {
       std::set<worker_id> from{{1 + below(num_hosts)}};
       std::set<worker_id> to{{1 + below(num_hosts)}};
       if (below(3) == 0)
@@ -110,7 +112,7 @@ TEST(change_steps_test, property_every_change_ends_and_no_host_is_in_two_moves) 
         continue;
       }
       ASSERT_FALSE(flying.empty());
-      const auto at = flying.begin() + below(static_cast<uint32_t>(flying.size()));
+      const auto at = flying.begin() + below(static_cast<std::uint32_t>(flying.size()));
       change.end(at->expert, below(4) != 0);
       flying.erase(at);
     }

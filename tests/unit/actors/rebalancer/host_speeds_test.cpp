@@ -1,4 +1,4 @@
-// Speeds by what hosts say of their work.
+// Speeds computed from hosts' reports of work.
 #include "actors/rebalancer/host_speeds.hpp"
 
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 namespace troupe {
 namespace {
 
-/// One more observation of a host that takes so many ns an expert.
-void work(host_speeds& speeds, std::map<worker_id, expert_work>& done, worker_id id, uint64_t ns_per_run,
-          uint64_t runs = 1000) {
+/// One more observation of a host that takes N ns per expert.
+void work(host_speeds& speeds, std::map<worker_id, expert_work>& done, worker_id id, std::uint64_t ns_per_run,
+          std::uint64_t runs = 1000) {
   done[id].runs += runs;
   done[id].busy_ns += runs * ns_per_run;
   speeds.observe(id, done[id]);
@@ -32,7 +32,7 @@ TEST(host_speeds_test, a_host_that_takes_twice_as_long_has_half_the_speed) {
 TEST(host_speeds_test, noise_changes_nothing) {
   host_speeds speeds;
   std::map<worker_id, expert_work> done;
-  for (uint64_t round = 0; round < 20; ++round) {
+  for (std::uint64_t round = 0; round < 20; ++round) {
     work(speeds, done, {1}, 100);
     work(speeds, done, {2}, 95 + round % 10);
     speeds.settle();

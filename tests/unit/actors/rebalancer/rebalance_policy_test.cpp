@@ -1,4 +1,4 @@
-// When the rebalancer plans by itself.
+// When the rebalancer plans automatically.
 #include "actors/rebalancer/rebalance_policy.hpp"
 
 #include <gtest/gtest.h>

@@ -1,10 +1,11 @@
-// The rebalancer beside a real scheduler and a real history, among stand-ins for workers.
+// The rebalancer with a real scheduler and a real history, among stand-ins for workers.
 #include "actors/rebalancer/rebalancer.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
 
+#include "actors/history/history.hpp"
 #include "actors/rebalancer/rebalancer_metrics.hpp"
 #include "actors/rebalancer/standing_orders.hpp"
 #include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
@@ -17,23 +18,23 @@ using namespace std::chrono_literals;
 struct recording_rebalancer : rebalancer_metrics {
   void on_look(double imbalance, double) override { imbalances.push_back(imbalance); }
 
-  void on_growth(double gain, double waste) override { growth = {gain, waste}; }
+  void on_wanted_workers(std::uint32_t count) override { wanted.push_back(count); }
 
   void on_plan(bool is_carried_out, double) override { ++(is_carried_out ? carried_out : dropped); }
 
-  void on_moves_left(uint64_t count) override { left = count; }
+  void on_moves_left(std::uint64_t count) override { left = count; }
 
-  void on_move(bool is_done, uint64_t) override { ++(is_done ? done : given_up); }
+  void on_move(bool is_done, std::uint64_t) override { ++(is_done ? done : given_up); }
 
   void on_event(const char* what, const std::string& text) override { events.emplace_back(what, text); }
 
   std::vector<double> imbalances;
-  std::pair<double, double> growth;
-  size_t carried_out = 0;
-  size_t dropped = 0;
-  uint64_t left = 0;
-  size_t done = 0;
-  size_t given_up = 0;
+  std::vector<std::uint32_t> wanted;
+  std::size_t carried_out = 0;
+  std::size_t dropped = 0;
+  std::uint64_t left = 0;
+  std::size_t done = 0;
+  std::size_t given_up = 0;
   std::vector<std::pair<std::string, std::string>> events;
 };
 
@@ -52,11 +53,11 @@ class rebalancer_test : public scheduler_fixture {
     std::filesystem::remove_all(directory);
   }
 
-  /// A cluster of one attention worker and so many hosts, and its rebalancer.
-  void start_fleet(size_t num_hosts, bool is_automatic = true, uint64_t max_experts = 0) {
+  /// A cluster of one attention worker and N hosts, and its rebalancer.
+  void start_fleet(std::size_t num_hosts, bool is_automatic = true, std::uint64_t max_experts = 0) {
     start();
     join(attention_hello(1));
-    for (size_t index = 0; index < num_hosts; ++index)
+    for (std::size_t index = 0; index < num_hosts; ++index)
       join(expert_hello(11 + index, max_experts));
     history = root(spawn_history(system, {}));
     config.is_automatic = is_automatic;
@@ -94,7 +95,7 @@ class rebalancer_test : public scheduler_fixture {
     return result;
   }
 
-  /// Its answer, which comes at once since nothing takes time here.
+  /// The answer, which is immediate since nothing takes time here.
   caf::expected<placement_change> say(const placement_command& asked) {
     return ask<placement_change>(rebalancer, asked);
   }
@@ -106,7 +107,7 @@ class rebalancer_test : public scheduler_fixture {
 
   rebalancer_status state() { return *ask<rebalancer_status>(rebalancer, status_atom_v); }
 
-  /// Names of the hosts to which rows of the expert are sent.
+  /// Names of the hosts that get rows of the expert.
   std::vector<std::string> hosts_of(expert_id expert) {
     const auto known = status();
     std::vector<std::string> result;
@@ -121,8 +122,8 @@ class rebalancer_test : public scheduler_fixture {
     return name == "expert-11" ? "expert-12" : "expert-11";
   }
 
-  /// The attention worker counts so many rows of each expert of either layer.
-  void count(std::vector<uint64_t> rows) {
+  /// The attention worker counts the given rows of each expert of either layer.
+  void count(std::vector<std::uint64_t> rows) {
     activation_window window;
     window.duration_ms = 5000;
     window.counts.micro_batches = 10;
@@ -131,14 +132,25 @@ class rebalancer_test : public scheduler_fixture {
         history, activation_report{{1}, "model-a", {4, 0, 4}, ++sequence, {encode(window)}}));
   }
 
-  size_t num_on(const std::string& name) {
-    size_t result = 0;
-    for (uint32_t layer : {0U, 2U})
-      for (uint32_t index = 0; index < 4; ++index) {
+  std::size_t num_on(const std::string& name) {
+    std::size_t result = 0;
+    for (std::uint32_t layer : {0U, 2U})
+      for (std::uint32_t index = 0; index < 4; ++index) {
         const auto hosts = hosts_of({layer, index});
-        result += static_cast<size_t>(std::count(hosts.begin(), hosts.end(), name));
+        result += static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), name));
       }
     return result;
+  }
+
+  /// The expert workers compute for this share of their time.
+  void compute(duration time, double share) {
+    const auto end = now() + time;
+    while (now() < end) {
+      for (auto& who : peers)
+        if (who.renews && who.hello.address.role == worker_role::expert)
+          std::get<expert_load>(who.load.of_role).work.busy_ns += static_cast<std::uint64_t>(share * 1e9);
+      pass(1s);
+    }
   }
 
   std::string directory;
@@ -146,7 +158,7 @@ class rebalancer_test : public scheduler_fixture {
   rebalancer_config config;
   std::shared_ptr<recording_rebalancer> told = std::make_shared<recording_rebalancer>();
   rebalancer_actor rebalancer;
-  uint64_t sequence = 0;
+  std::uint64_t sequence = 0;
 };
 
 TEST_F(rebalancer_test, moves_an_expert_as_it_is_told) {
@@ -221,8 +233,8 @@ TEST_F(rebalancer_test, a_damaged_file_of_orders_is_told_of) {
 TEST_F(rebalancer_test, moves_one_expert_at_a_time_to_each_host) {
   start_fleet(2, false);
   auto all = command(placement_action::assign);
-  for (uint32_t layer : {0U, 2U})
-    for (uint32_t index = 0; index < 4; ++index)
+  for (std::uint32_t layer : {0U, 2U})
+    for (std::uint32_t index = 0; index < 4; ++index)
       all.experts.push_back({{layer, index}, {other_than(hosts_of({layer, index}).front())}});
   const auto before = peers[1].log->orders.size();
   ASSERT_TRUE(say(all));
@@ -244,7 +256,7 @@ TEST_F(rebalancer_test, another_change_has_to_wait_and_a_pause_stops_what_has_no
   start_fleet(2, false);
   peers[0].confirms = false; // so that no move ends
   auto all = command(placement_action::assign);
-  for (uint32_t index = 0; index < 4; ++index)
+  for (std::uint32_t index = 0; index < 4; ++index)
     all.experts.push_back({{0, index}, {other_than(hosts_of({0, index}).front())}});
   ASSERT_TRUE(say(all));
   EXPECT_EQ(state().changes.at(0).left, 4U);
@@ -275,10 +287,10 @@ TEST_F(rebalancer_test, nonsense_and_impatience_are_refused) {
 TEST_F(rebalancer_test, commands_that_are_under_way_are_answered_when_it_ends) {
   start_fleet(2, false);
   kill(rebalancer);
-  // A history that says nothing holds the first command up, and the second waits for it.
+  // A history that does not answer delays the first command, and the second waits for it.
   history = root(system.spawn([]() -> history_actor::behavior_type {
     return {[](const activation_report&) { return activation_receipt{}; },
-            [](history_atom, uint32_t) {
+            [](history_atom, std::uint32_t) {
               return caf::result<history_snapshot>{caf::delegated<history_snapshot>{}};
             },
             [](caf::tick_atom) {}};
@@ -300,10 +312,10 @@ TEST_F(rebalancer_test, commands_that_are_under_way_are_answered_when_it_ends) {
 
 TEST_F(rebalancer_test, an_imbalance_that_lasts_is_mended) {
   start_fleet(2);
-  // Both hosts have two experts of each layer; those that are busy are brought together first.
+  // Both hosts have two experts of each layer; the busy ones are brought together first.
   auto together = command(placement_action::assign);
-  for (uint32_t layer : {0U, 2U})
-    for (uint32_t index = 0; index < 4; ++index)
+  for (std::uint32_t layer : {0U, 2U})
+    for (std::uint32_t index = 0; index < 4; ++index)
       together.experts.push_back({{layer, index}, {index < 2 ? "expert-11" : "expert-12"}});
   ASSERT_TRUE(say(together));
   pass(20s);
@@ -316,7 +328,7 @@ TEST_F(rebalancer_test, an_imbalance_that_lasts_is_mended) {
   EXPECT_GT(told->imbalances.front(), 1.9);
   EXPECT_EQ(told->carried_out, 1U);
   EXPECT_EQ(state().changes.at(0).change.reason, "imbalance");
-  for (uint32_t layer : {0U, 2U})
+  for (std::uint32_t layer : {0U, 2U})
     EXPECT_NE(hosts_of({layer, 0}), hosts_of({layer, 1}));
   count({10'000, 10'000, 0, 0});
   pass(6s);
@@ -333,8 +345,8 @@ TEST_F(rebalancer_test, a_paused_one_changes_nothing_by_itself) {
   start_fleet(2);
   ASSERT_TRUE(say(of_worker(placement_action::pause, "")));
   auto together = command(placement_action::assign);
-  for (uint32_t layer : {0U, 2U})
-    for (uint32_t index = 0; index < 4; ++index)
+  for (std::uint32_t layer : {0U, 2U})
+    for (std::uint32_t index = 0; index < 4; ++index)
       together.experts.push_back({{layer, index}, {index < 2 ? "expert-11" : "expert-12"}});
   ASSERT_TRUE(say(together));
   for (int i = 0; i < 10; ++i) {
@@ -359,14 +371,35 @@ TEST_F(rebalancer_test, a_worker_that_joins_gets_load_within_seconds) {
   }
   // As after planned moves: nothing is free to be balanced by the scheduler.
   auto as_is = command(placement_action::assign);
-  for (uint32_t layer : {0U, 2U})
-    for (uint32_t index = 0; index < 4; ++index)
+  for (std::uint32_t layer : {0U, 2U})
+    for (std::uint32_t index = 0; index < 4; ++index)
       as_is.experts.push_back({{layer, index}, {index % 2 == 0 ? "expert-11" : "expert-12"}});
   ASSERT_TRUE(say(as_is));
   pass(10s);
   join(expert_hello(13));
   pass(6s);
   EXPECT_GT(num_on("expert-13"), 0U);
+}
+
+TEST_F(rebalancer_test, says_how_many_workers_there_should_be_whatever_number_there_is) {
+  start_fleet(2);
+  compute(5min, 0.8);
+  EXPECT_EQ(state().wanted_workers, 0U) << "five minutes of looks";
+  compute(1min, 0.8);
+  EXPECT_EQ(state().wanted_workers, 3U) << "1.6 workers' time, of which each is to compute 0.6";
+  join(expert_hello(13)); // as in a rollout: one more, then the oldest leaves
+  compute(10min, 1.6 / 3);
+  EXPECT_EQ(state().wanted_workers, 3U);
+  die(peers[1]);
+  compute(10min, 0.8);
+  EXPECT_EQ(state().wanted_workers, 3U);
+  EXPECT_EQ(told->wanted, std::vector<std::uint32_t>(told->wanted.size(), 3U));
+}
+
+TEST_F(rebalancer_test, counts_workers_whose_memory_holds_all_copies) {
+  start_fleet(3, true, 3); // eight experts
+  compute(6min, 0.01);
+  EXPECT_EQ(state().wanted_workers, 3U);
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// What commands make of the standing orders, and what of them is kept.
+// The effect of commands on the standing orders, and what is saved.
 #include "actors/rebalancer/standing_orders.hpp"
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 namespace troupe {
 namespace {
 
-const std::vector<uint32_t> layers{4, 0, 4};
+const std::vector<std::uint32_t> layers{4, 0, 4};
 const worker_names workers{"expert-0", "expert-1", "expert-2"};
 
 placement_command about(placement_action action, expert_id expert, std::vector<std::string> hosts = {}) {
@@ -27,9 +27,9 @@ placement_command of_worker(placement_action action, std::string worker) {
   return result;
 }
 
-/// What is wrong with a command; "" when it is sound.
+/// What is wrong with a command; "" if it is valid.
 std::string flaw(const placement_command& command, const standing_orders& orders = {},
-                 const std::vector<uint32_t>& of = layers) {
+                 const std::vector<std::uint32_t>& of = layers) {
   const auto result = apply(orders, command, of, workers);
   return std::holds_alternative<std::string>(result) ? std::get<std::string>(result) : "";
 }
@@ -47,7 +47,7 @@ TEST(standing_orders_test, commands_change_what_they_are_about) {
   auto two = about(placement_action::replicate, {2, 3});
   two.replicas = 2;
   const auto replicated = after(two, pinned);
-  EXPECT_EQ(replicated.replicas, (std::map<expert_id, uint32_t>{{{2, 3}, 2}}));
+  EXPECT_EQ(replicated.replicas, (std::map<expert_id, std::uint32_t>{{{2, 3}, 2}}));
   EXPECT_EQ(after(about(placement_action::unpin, {2, 3}), replicated), pinned);
   EXPECT_TRUE(after(about(placement_action::pin, {2, 3}, {"expert-1"}), replicated).replicas.empty());
   const auto drained = after(of_worker(placement_action::drain, "expert-1"));
@@ -112,9 +112,9 @@ TEST(standing_orders_test, come_back_from_their_text) {
 
 TEST(standing_orders_test, every_damage_is_an_error) {
   const auto text = render(sample());
-  for (size_t length = 0; length < text.size(); ++length)
+  for (std::size_t length = 0; length < text.size(); ++length)
     EXPECT_THROW(parse_standing_orders(text.substr(0, length)), std::runtime_error) << length;
-  for (size_t at = 0; at < text.size(); ++at) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
     auto damaged = text;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     EXPECT_THROW(parse_standing_orders(damaged), std::runtime_error) << at;

@@ -1,5 +1,5 @@
-// How much memory a place takes, and how long one waits for it: what is learned, what workers say, the large
-// among the small, and more than can be served.
+// The memory of a place, and the wait for it: learned lengths, workers' reports, large requests among small
+// ones, and overload.
 #include <gtest/gtest.h>
 
 #include "actors/scheduler/admission_policy.hpp"
@@ -11,23 +11,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-worker_hello worker_of(uint64_t id, uint32_t kv_tokens, uint32_t max_num_seqs = 64) {
+worker_hello worker_of(std::uint64_t id, std::uint32_t kv_tokens, std::uint32_t max_num_seqs = 64) {
   auto hello = attention_hello(id);
-  hello.max_num_seqs = max_num_seqs;
-  hello.kv_capacity_tokens = kv_tokens;
-  hello.max_model_len = kv_tokens;
+  hello.of_role = attention_terms{
+      .max_num_seqs = max_num_seqs, .kv_capacity_tokens = kv_tokens, .max_model_len = kv_tokens};
   return hello;
 }
 
-admission_request of_tenant(const std::string& tenant, uint64_t id, uint32_t max_new_tokens) {
+admission_request of_tenant(const std::string& tenant, std::uint64_t id, std::uint32_t max_new_tokens) {
   auto request = request_of(id, 10, max_new_tokens);
   request.tenant = tenant;
   return request;
 }
 
-/// Requests of a tenant that end after so many tokens.
-void teach(admission_policy& policy, const std::string& tenant, int count, uint32_t num_tokens) {
-  for (uint64_t id = 1'000'000; count-- > 0; ++id) {
+/// Ends requests of a tenant after this many tokens.
+void teach(admission_policy& policy, const std::string& tenant, int count, std::uint32_t num_tokens) {
+  for (std::uint64_t id = 1'000'000; count-- > 0; ++id) {
     ASSERT_FALSE(policy.enqueue(of_tenant(tenant, id, 900), {}));
     ASSERT_EQ(policy.place({}).size(), 1U);
     policy.answered({id}, num_tokens);
@@ -35,10 +34,10 @@ void teach(admission_policy& policy, const std::string& tenant, int count, uint3
   }
 }
 
-lease_renewal uses(uint64_t worker, uint64_t kv_tokens) {
+lease_renewal uses(std::uint64_t worker, std::uint64_t kv_tokens) {
   lease_renewal load;
   load.id = {worker};
-  load.kv_tokens_used = kv_tokens;
+  load.of_role = attention_load{.kv_tokens_used = kv_tokens};
   return load;
 }
 
@@ -52,7 +51,7 @@ TEST(admission_memory, a_place_takes_what_answers_are_likely_to_take) {
   policy.release({1});
   policy.release({2});
   teach(policy, "a", 100, 40);
-  for (uint64_t id = 1; id <= 100; ++id)
+  for (std::uint64_t id = 1; id <= 100; ++id)
     ASSERT_FALSE(policy.enqueue(of_tenant("a", id, 900), {}));
   const auto places = policy.place({});
   EXPECT_GE(places.size(), 14U) << "of some 60 tokens, each of which may have 910";
@@ -94,7 +93,7 @@ TEST(admission_memory, tenants_do_not_pay_for_one_anothers_answers) {
 TEST(admission_memory, answers_that_were_cut_do_not_make_longer_ones_look_short) {
   admission_policy policy{{}, {.quantile = 0.8, .prior_tokens = 500}};
   policy.add_worker(worker_of(1, 1000));
-  for (uint64_t id = 1; id <= 300; ++id) {
+  for (std::uint64_t id = 1; id <= 300; ++id) {
     ASSERT_FALSE(policy.enqueue(of_tenant("a", id, 16), {}));
     ASSERT_EQ(policy.place({}).size(), 1U);
     policy.answered({id}, 16);
@@ -122,10 +121,10 @@ TEST(admission_memory, more_than_can_have_a_place_in_time_are_refused_at_once) {
   admission_policy policy{{.wait = 10s}};
   policy.add_worker(worker_of(1, 1000, 1)); // one after the other
   time_point now{};
-  uint64_t next = 1;
-  size_t num_waiting = 0;
+  std::uint64_t next = 1;
+  std::size_t num_waiting = 0;
   // Each runs for a second: some ten have a place within the longest wait.
-  for (uint64_t second = 0; second < 60; ++second) {
+  for (std::uint64_t second = 0; second < 60; ++second) {
     for (int i = 0; i < 10; ++i, now += 100ms) {
       for (int burst = 0; burst < 5; ++burst) {
         auto request = request_of(next++, 90, 10);
@@ -139,7 +138,7 @@ TEST(admission_memory, more_than_can_have_a_place_in_time_are_refused_at_once) {
       }
     }
     num_waiting = policy.num_queued();
-    for (uint64_t id = 1; id < next; ++id)
+    for (std::uint64_t id = 1; id < next; ++id)
       if (policy.num_placed() > 0 && policy.has_request({id})) {
         policy.release({id}); // the oldest: it has the place
         break;
@@ -157,7 +156,7 @@ TEST(admission_memory, more_than_can_have_a_place_in_time_are_refused_at_once) {
 TEST(admission_memory, a_request_that_has_waited_too_long_after_all_is_told_so) {
   admission_policy policy{{.wait = 10s}};
   policy.add_worker(worker_of(1, 1000, 1));
-  for (uint64_t id = 1; id <= 3; ++id) {
+  for (std::uint64_t id = 1; id <= 3; ++id) {
     auto request = request_of(id);
     request.deadline_ms = 600'000;
     request.follows = id == 3;
@@ -175,7 +174,7 @@ TEST(admission_memory, under_overload_who_waits_least_keeps_its_share) {
   admission_policy policy{{.wait = 10s}};
   policy.add_worker(worker_of(1, 1000, 4));
   time_point now{};
-  uint64_t id = 1;
+  std::uint64_t id = 1;
   bool is_full = false;
   for (; now < time_point{} + 5s && !is_full; now += 400ms) { // four run, and nothing ends
     is_full = static_cast<bool>(policy.enqueue(of_tenant("greedy", id++, 10), now));
@@ -188,17 +187,19 @@ TEST(admission_memory, under_overload_who_waits_least_keeps_its_share) {
   EXPECT_EQ(policy.take_displaced().size(), 1U);
 }
 
-/// Runs requests, small ones all the time and large ones now and then, with places that end by the dice.
-/// Large ones need a whole worker. @returns the longest that one of each kind has waited
-std::pair<std::chrono::nanoseconds, std::chrono::nanoseconds> longest_waits(uint32_t seed, bool one_tenant) {
+/// Runs small requests all the time and large ones now and then, with places that end at random times. Large
+/// ones need a whole worker.
+/// @returns the longest wait of each kind
+std::pair<std::chrono::nanoseconds, std::chrono::nanoseconds> longest_waits(std::uint32_t seed,
+                                                                            bool one_tenant) {
   dice random{seed};
   admission_policy policy{{}};
   policy.add_worker(worker_of(1, 1000));
   time_point now{};
-  std::map<uint64_t, time_point> running; // until when
+  std::map<std::uint64_t, time_point> running; // until when
   std::chrono::nanoseconds large{0};
   std::chrono::nanoseconds small{0};
-  uint64_t next = 1;
+  std::uint64_t next = 1;
   for (int step = 0; step < 3000; ++step, now += 100ms) {
     std::erase_if(running, [&](const auto& entry) {
       if (entry.second > now)
@@ -207,7 +208,7 @@ std::pair<std::chrono::nanoseconds, std::chrono::nanoseconds> longest_waits(uint
       return true;
     });
     const bool is_large = step % 500 == 250;
-    for (uint32_t count = is_large ? 1 : 1 + random.below(2); count > 0; --count, ++next) {
+    for (std::uint32_t count = is_large ? 1 : 1 + random.below(2); count > 0; --count, ++next) {
       auto request = is_large ? request_of(next, 990, 10) : request_of(next, 80, 20);
       request.tenant = is_large || one_tenant ? "a" : "b";
       request.deadline_ms = 3'600'000;
@@ -224,7 +225,7 @@ std::pair<std::chrono::nanoseconds, std::chrono::nanoseconds> longest_waits(uint
 }
 
 TEST(admission_memory, property_large_and_small_ones_are_served_in_bounded_time_side_by_side) {
-  for (uint32_t seed = 1; seed <= 20; ++seed)
+  for (std::uint32_t seed = 1; seed <= 20; ++seed)
     for (const bool one_tenant : {true, false}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + (one_tenant ? ", one tenant" : ", two tenants"));
       const auto [large, small] = longest_waits(seed, one_tenant);
@@ -236,29 +237,29 @@ TEST(admission_memory, property_large_and_small_ones_are_served_in_bounded_time_
 
 TEST_F(scheduler_fixture, learns_from_the_lengths_that_gateways_tell) {
   start_ready();
-  for (uint64_t id = 1; id <= 60; ++id) {
+  for (std::uint64_t id = 1; id <= 60; ++id) {
     ASSERT_EQ(admit(request_of(id, 10, 400)).worker(), 1U) << id;
-    caf::anon_send(scheduler, done_atom_v, request_id{id}, uint32_t{20});
+    caf::anon_send(scheduler, done_atom_v, request_id{id}, std::uint32_t{20});
     run();
   }
-  for (uint64_t id = 101; id <= 104; ++id)
+  for (std::uint64_t id = 101; id <= 104; ++id)
     EXPECT_EQ(admit(request_of(id, 10, 400)).worker(), 1U) << "four of 410 would not fit in 1000";
   EXPECT_LT(metrics->memory.reserved, 300U);
   EXPECT_EQ(metrics->memory.capacity, 1000U);
   EXPECT_LT(metrics->memory.likely_new_tokens, 60U);
   auto& worker = peers.front();
-  worker.load.kv_tokens_used = 720;
+  worker.load.of_role = attention_load{.kv_tokens_used = 720};
   renew(worker);
   EXPECT_EQ(metrics->memory.used, 720U);
 }
 
 TEST_F(scheduler_fixture, a_queue_that_would_take_too_long_is_refused_with_the_flag_to_change) {
   start_ready(1, {.max_queue_wait = 5s});
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     ASSERT_EQ(admit(request_of(id)).worker(), 1U);
   admit(request_of(5));
   pass(1s); // nothing ends: as many may wait as run
-  for (uint64_t id = 6; id <= 8; ++id)
+  for (std::uint64_t id = 6; id <= 8; ++id)
     EXPECT_FALSE(admit(request_of(id)).is_here);
   EXPECT_EQ(admit(request_of(9)).code(), ec::overloaded);
   pass(4200ms);

@@ -9,24 +9,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A worker that holds `kv_tokens`, and as long a sequence.
-worker_hello seats_of(uint64_t id, uint32_t kv_tokens, uint32_t max_num_seqs = 4) {
+/// A worker with `kv_tokens`, which is also its longest sequence.
+worker_hello seats_of(std::uint64_t id, std::uint32_t kv_tokens, std::uint32_t max_num_seqs = 4) {
   auto hello = attention_hello(id);
-  hello.max_num_seqs = max_num_seqs;
-  hello.kv_capacity_tokens = kv_tokens;
-  hello.max_model_len = kv_tokens;
+  hello.of_role = attention_terms{
+      .max_num_seqs = max_num_seqs, .kv_capacity_tokens = kv_tokens, .max_model_len = kv_tokens};
   return hello;
 }
 
-/// A request whose client has named no number of new tokens.
-admission_request open_ended(uint64_t id, uint32_t prompt_tokens, uint32_t max_new_tokens) {
+/// A request without a client's bound on new tokens.
+admission_request open_ended(std::uint64_t id, std::uint32_t prompt_tokens, std::uint32_t max_new_tokens) {
   auto request = request_of(id, prompt_tokens, max_new_tokens);
   request.min_new_tokens = 1;
   return request;
 }
 
-std::vector<uint64_t> placed_on(const std::vector<admission_policy::placed>& places) {
-  std::vector<uint64_t> result;
+std::vector<std::uint64_t> placed_on(const std::vector<admission_policy::placed>& places) {
+  std::vector<std::uint64_t> result;
   for (const auto& place : places)
     result.push_back(place.worker.value);
   return result;
@@ -57,7 +56,7 @@ TEST(admission_policy, choices_stay_together_where_a_worker_holds_them) {
   policy.add_worker(seats_of(1, 1000));
   policy.add_worker(seats_of(2, 1000, 2));
   ASSERT_FALSE(policy.enqueue(request_of(1), {}));
-  ASSERT_EQ(placed_on(policy.place({})), std::vector<uint64_t>{1});
+  ASSERT_EQ(placed_on(policy.place({})), std::vector<std::uint64_t>{1});
   auto wide = request_of(2);
   wide.num_choices = 4;
   EXPECT_FALSE(policy.enqueue(wide, {}));
@@ -97,7 +96,7 @@ TEST(admission_policy, an_open_ended_request_takes_what_fits) {
 TEST(admission_policy, an_open_ended_request_reserves_what_answers_usually_take) {
   admission_policy policy{{}};
   policy.add_worker(seats_of(1, 100'000));
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     EXPECT_FALSE(policy.enqueue(open_ended(id, 100, 99'900), {}));
   EXPECT_EQ(policy.place({}).size(), 4U) << "each may have the whole context, and they run side by side";
   EXPECT_EQ(policy.budget({1})->kv_tokens, 4 * (100U + defaults::expected_new_tokens));
@@ -109,18 +108,18 @@ TEST(admission_policy, an_open_ended_request_waits_for_the_longest_context_and_t
   policy.add_worker(seats_of(2, 500));
   EXPECT_EQ(policy.longest_context(), 1000U);
   ASSERT_FALSE(policy.enqueue(open_ended(1, 10, 990), {}));
-  ASSERT_EQ(placed_on(policy.place({})), std::vector<uint64_t>{1});
+  ASSERT_EQ(placed_on(policy.place({})), std::vector<std::uint64_t>{1});
   ASSERT_FALSE(policy.enqueue(open_ended(2, 10, 990), {}));
   EXPECT_TRUE(policy.place({}).empty()) << "its answer is as long as everybody's";
   policy.remove_worker({1});
   EXPECT_EQ(policy.longest_context(), 500U);
-  EXPECT_EQ(placed_on(policy.place({})), std::vector<uint64_t>{2});
+  EXPECT_EQ(placed_on(policy.place({})), std::vector<std::uint64_t>{2});
   auto replay = open_ended(1, 10, 990);
   replay.attempt = 1;
   replay.min_new_tokens = 200; // 199 are said
   ASSERT_FALSE(policy.enqueue(replay, {}));
   policy.release({2});
-  EXPECT_EQ(placed_on(policy.place({})), std::vector<uint64_t>{2});
+  EXPECT_EQ(placed_on(policy.place({})), std::vector<std::uint64_t>{2});
   policy.remove_worker({2});
   EXPECT_EQ(policy.longest_context(), 0U);
 }
@@ -144,7 +143,7 @@ TEST(admission_policy, the_queue_is_bounded_by_its_bytes_and_says_which_flag) {
   promised.follows = true;
   EXPECT_FALSE(policy.enqueue(promised, {}));
   policy.release({1});
-  for (uint64_t id = 4; id <= 12; ++id)
+  for (std::uint64_t id = 4; id <= 12; ++id)
     EXPECT_FALSE(policy.enqueue(request_of(id), {})) << "9 × 1064 bytes";
   EXPECT_EQ(code_of(policy.enqueue(request_of(13), {})), ec::overloaded);
   policy.release({4});
@@ -162,9 +161,9 @@ TEST(admission_policy, the_queue_can_be_bounded_by_number_too) {
 TEST(admission_policy, ten_thousand_short_requests_wait_at_the_defaults_in_their_order) {
   admission_policy policy{{}};
   policy.add_worker(seats_of(1, 1000, 1));
-  for (uint64_t id = 1; id <= 10'000; ++id)
+  for (std::uint64_t id = 1; id <= 10'000; ++id)
     ASSERT_FALSE(policy.enqueue(request_of(id, 500, 128), {})) << id;
-  for (uint64_t id = 1; id <= 10'000; ++id) {
+  for (std::uint64_t id = 1; id <= 10'000; ++id) {
     const auto places = policy.place({});
     ASSERT_EQ(places.size(), 1U);
     ASSERT_EQ(places[0].id.value, id);

@@ -1,4 +1,4 @@
-// What is learned of the lengths of answers: from those that end, from those that are cut, by tenant.
+// Learning the lengths of answers: of ended ones, of cut ones, by tenant.
 #include "actors/scheduler/answer_lengths.hpp"
 
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 namespace troupe {
 namespace {
 
-constexpr uint32_t no_limit = 1'000'000;
+constexpr std::uint32_t no_limit = 1'000'000;
 
 answer_lengths learning(double quantile = 0.8) {
   return answer_lengths{{.quantile = quantile, .prior_tokens = 1000}};
 }
 
-void observe(answer_lengths& lengths, int count, uint32_t num_tokens, bool is_cut = false,
+void observe(answer_lengths& lengths, int count, std::uint32_t num_tokens, bool is_cut = false,
              const std::string& tenant = "a") {
   for (int i = 0; i < count; ++i)
     lengths.observe(tenant, num_tokens, is_cut);
@@ -46,7 +46,7 @@ TEST(answer_lengths, is_enough_for_the_share_of_answers_that_was_asked_for) {
     int num_fitting = 0;
     int num_seen = 0;
     for (int i = 0; i < 5000; ++i) {
-      const uint32_t length = 1 + random.below(100) + (random.below(10) == 0 ? random.below(2000) : 0);
+      const std::uint32_t length = 1 + random.below(100) + (random.below(10) == 0 ? random.below(2000) : 0);
       if (i > 300) {
         ++num_seen;
         num_fitting += length <= lengths.likely("a", no_limit) ? 1 : 0;
@@ -74,7 +74,7 @@ TEST(answer_lengths, a_cut_answer_says_that_it_would_have_been_longer) {
   observe(lengths, 500, 16, true);
   EXPECT_GE(lengths.likely("a", no_limit), 1000U) << "nobody knows how long they would have been";
   EXPECT_EQ(lengths.likely("a", 16), 16U);
-  // Those that were let go on ended at 100: that is what is likely behind the cut.
+  // Uncut ones ended at 100: that is the likely length of the cut ones.
   for (int i = 0; i < 500; ++i) {
     observe(lengths, 1, 16, true);
     observe(lengths, 1, 100);
@@ -107,7 +107,7 @@ TEST(answer_lengths, tenants_are_bounded_and_the_quietest_is_forgotten) {
   observe(lengths, 50, 5, false, "second");
   const auto known = lengths.likely("second", no_limit);
   EXPECT_LE(known, 8U);
-  for (size_t i = 0; i + 2 < defaults::max_known_tenants; ++i) {
+  for (std::size_t i = 0; i + 2 < defaults::max_known_tenants; ++i) {
     observe(lengths, 1, 3000, false, "t" + std::to_string(i));
     if (i == 100)
       observe(lengths, 1, 5, false, "first");

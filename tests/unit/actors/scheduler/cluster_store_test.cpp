@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "actors/durable_file.hpp"
-#include "actors/file_format.hpp"
+#include "actors/state/durable_file.hpp"
+#include "actors/state/file_format.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
@@ -68,7 +68,7 @@ TEST_F(cluster_store_test, the_placement_alone_gives_its_term) {
 
 TEST_F(cluster_store_test, every_damaged_byte_is_noticed) {
   const auto text = render(sample_cluster());
-  for (size_t at = 0; at < text.size(); ++at) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
     auto damaged = text;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     EXPECT_THROW(parse_stored_cluster(damaged), std::runtime_error) << at;

@@ -1,4 +1,4 @@
-// Numbers that look random and are the same for a seed everywhere.
+// Pseudo-random numbers that are equal for equal seeds on every machine.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@ namespace troupe {
 
 class dice {
  public:
-  explicit dice(uint32_t seed) : random_(seed) {}
+  explicit dice(std::uint32_t seed) : random_(seed) {}
 
-  uint32_t below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
+  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
 
  private:
   std::mt19937 random_;

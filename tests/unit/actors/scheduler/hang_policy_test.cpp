@@ -1,34 +1,35 @@
-// Who is fenced for what others say: a table of who complains of whom, and what comes of it.
+// Which workers are fenced because of complaints: a table of complaints and their results.
 #include "actors/scheduler/hang_policy.hpp"
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <gtest/gtest.h>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 
 namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint64_t a1 = 1, a2 = 2, a3 = 3, h1 = 11, h2 = 12, h3 = 13, g1 = 21, g2 = 22;
+constexpr std::uint64_t a1 = 1, a2 = 2, a3 = 3, h1 = 11, h2 = 12, h3 = 13, g1 = 21, g2 = 22;
 
-/// What each worker says in its renewals, and whom that costs its place.
+/// Each worker's statements in its renewals, and the worker that they fence.
 struct table_row {
   const char* what;
-  std::vector<uint64_t> attention;
-  std::vector<uint64_t> hosts;
-  std::map<uint64_t, std::vector<complaint>> complaints;
-  std::vector<uint64_t> progressing; ///< their engines give steps back
-  std::vector<uint64_t> last_of_its_kind;
-  uint64_t accused = 0; ///< 0: nobody
+  std::vector<std::uint64_t> attention;
+  std::vector<std::uint64_t> hosts;
+  std::map<std::uint64_t, std::vector<complaint>> complaints;
+  std::vector<std::uint64_t> progressing; ///< their engines give steps back
+  std::vector<std::uint64_t> last_of_its_kind;
+  std::uint64_t accused = 0; ///< 0: none
 };
 
 class hang_policy_test : public ::testing::Test {
  protected:
-  void join(uint64_t id, worker_role role) {
+  void join(std::uint64_t id, worker_role role) {
     worker_hello hello;
     hello.address.id = {id};
     hello.address.role = role;
@@ -37,10 +38,17 @@ class hang_policy_test : public ::testing::Test {
     loads[id].engine.step_limit_ms = 10'000;
   }
 
-  void renew(uint64_t id) { policy.renewed(loads.at(id), now); }
+  void complain(std::uint64_t id, std::vector<complaint> complaints) {
+    if (id == g1 || id == g2)
+      loads.at(id).of_role = gateway_load{std::move(complaints)};
+    else
+      loads.at(id).of_role = attention_load{.complaints = std::move(complaints)};
+  }
 
-  /// Everybody renews for so long.
-  void pass(std::chrono::milliseconds time, const std::vector<uint64_t>& progressing = {}) {
+  void renew(std::uint64_t id) { policy.renewed(loads.at(id), now); }
+
+  /// All workers renew for this time.
+  void pass(std::chrono::milliseconds time, const std::vector<std::uint64_t>& progressing = {}) {
     for (const auto end = now + time; now < end; now += 500ms) {
       for (auto id : progressing)
         ++loads.at(id).engine.steps;
@@ -49,7 +57,7 @@ class hang_policy_test : public ::testing::Test {
     }
   }
 
-  uint64_t next(const std::vector<uint64_t>& last_of_its_kind = {}) {
+  std::uint64_t next(const std::vector<std::uint64_t>& last_of_its_kind = {}) {
     const auto found = policy.next(now, [&](worker_id id) {
       return std::find(last_of_its_kind.begin(), last_of_its_kind.end(), id.value) == last_of_its_kind.end();
     });
@@ -58,7 +66,7 @@ class hang_policy_test : public ::testing::Test {
   }
 
   hang_policy policy;
-  std::map<uint64_t, lease_renewal> loads;
+  std::map<std::uint64_t, lease_renewal> loads;
   time_point now{1h};
   std::string why;
 };
@@ -109,7 +117,7 @@ TEST_F(hang_policy_test, table) {
     for (auto id : row.hosts)
       join(id, worker_role::expert);
     for (const auto& [id, complaints] : row.complaints)
-      loads.at(id).complaints = complaints;
+      complain(id, complaints);
     pass(12s, row.progressing);
     EXPECT_EQ(next(row.last_of_its_kind), row.accused);
   }
@@ -119,7 +127,7 @@ TEST_F(hang_policy_test, says_who_says_so) {
   join(a1, worker_role::attention);
   join(a2, worker_role::attention);
   join(h1, worker_role::expert);
-  loads[a2].complaints = {{{h1}, 12'345}};
+  complain(a2, {{{h1}, 12'345}});
   pass(12s);
   EXPECT_EQ(next(), h1);
   EXPECT_EQ(why,
@@ -131,12 +139,12 @@ TEST_F(hang_policy_test, one_in_a_lease_at_most) {
   join(a1, worker_role::attention);
   for (auto id : {h1, h2, h3})
     join(id, worker_role::expert);
-  loads[a1].complaints = {{{h1}, 10'000}};
+  complain(a1, {{{h1}, 10'000}});
   pass(12s);
   EXPECT_EQ(next(), h1);
   policy.removed({h1});
   loads.erase(h1);
-  loads[a1].complaints = {{{h2}, 10'000}};
+  complain(a1, {{{h2}, 10'000}});
   pass(1500ms);
   EXPECT_EQ(next(), 0U);
   pass(500ms);
@@ -146,7 +154,7 @@ TEST_F(hang_policy_test, one_in_a_lease_at_most) {
 TEST_F(hang_policy_test, who_has_just_joined_has_time_to_answer) {
   join(a1, worker_role::attention);
   join(h1, worker_role::expert);
-  loads[a1].complaints = {{{h1}, 99'000}};
+  complain(a1, {{{h1}, 99'000}});
   pass(9500ms);
   EXPECT_EQ(next(), 0U);
   pass(500ms);
@@ -157,10 +165,10 @@ TEST_F(hang_policy_test, an_engine_that_is_slow_by_its_own_measure_has_more_time
   join(a1, worker_role::attention);
   join(h1, worker_role::expert);
   loads[h1].engine = {5, 20'000, 60'000};
-  loads[a1].complaints = {{{h1}, 59'999}};
+  complain(a1, {{{h1}, 59'999}});
   pass(70s);
   EXPECT_EQ(next(), 0U);
-  loads[a1].complaints = {{{h1}, 60'000}};
+  complain(a1, {{{h1}, 60'000}});
   renew(a1);
   EXPECT_EQ(next(), h1);
 }
@@ -170,11 +178,11 @@ TEST_F(hang_policy_test, gateways_complain_of_attention_workers_unless_those_wai
   join(g2, worker_role::gateway);
   for (auto id : {a1, a2, a3})
     join(id, worker_role::attention);
-  loads[g1].complaints = {{{a1}, 20'000}};
-  loads[a1].at_experts = 1;
+  complain(g1, {{{a1}, 20'000}});
+  loads[a1].of_role = attention_load{.at_experts = 1};
   pass(20s);
   EXPECT_EQ(next(), 0U) << "the hosts are to blame";
-  loads[a1].at_experts = 0;
+  loads[a1].of_role = attention_load{};
   pass(9s);
   EXPECT_EQ(next(), 0U) << "it may have had their answer just now";
   pass(1s);
@@ -188,7 +196,7 @@ TEST_F(hang_policy_test, time_in_which_no_renewal_was_read_is_nobodys_silence) {
   join(a1, worker_role::attention);
   join(h1, worker_role::expert);
   pass(9s);
-  loads[a1].complaints = {{{h1}, 10'000}};
+  complain(a1, {{{h1}, 10'000}});
   renew(a1);
   now += 60s;
   policy.extend(60s, now);
@@ -203,7 +211,7 @@ TEST_F(hang_policy_test, progress_does_not_reach_into_the_future_after_a_pause) 
   now += 60s;
   pass(500ms, {h1}); // what lay in the mailbox is read before the pause is noticed
   policy.extend(60s, now);
-  loads[a1].complaints = {{{h1}, 12'000}};
+  complain(a1, {{{h1}, 12'000}});
   pass(9s);
   EXPECT_EQ(next(), 0U);
   pass(2s);

@@ -1,7 +1,6 @@
-// A scheduler among as many modelled workers as a test or a bench likes, under virtual time. The workers
-// join, renew, load what they are ordered to and confirm what they are sent; they compute nothing. What the
-// scheduler sends is counted, in the bytes that a remote worker would get, and in those that were encoded
-// for it.
+// A scheduler with any number of modelled workers, under virtual time, for tests and benches. The workers
+// join, renew, load ordered experts and confirm messages; they compute nothing. The scheduler's messages are
+// counted, in the bytes that remote workers would get, and in those that were encoded.
 #pragma once
 
 #include <chrono>
@@ -19,7 +18,7 @@
 #include "actors/cluster/member.hpp"
 #include "actors/cluster/reconnect_pauses.hpp"
 #include "actors/cluster/view_change.hpp"
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_storage.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
@@ -30,23 +29,23 @@ namespace troupe {
 class large_cluster : public deterministic_system {
  public:
   struct tally {
-    uint64_t messages = 0;
-    uint64_t bytes = 0;   ///< of CAF's binary form, without frames
-    uint64_t encoded = 0; ///< of these: what goes to many is encoded once
+    std::uint64_t messages = 0;
+    std::uint64_t bytes = 0;   ///< of CAF's binary form, without frames
+    std::uint64_t encoded = 0; ///< of these: a message for many is encoded once
     bool operator==(const tally&) const = default;
   };
 
   struct shape {
-    uint32_t num_hosts = 0;
-    uint32_t num_routers = 0; ///< attention workers
-    std::vector<uint32_t> layer_experts;
-    uint64_t max_experts = 0;                       ///< of a host; 0: as many as needed
+    std::uint32_t num_hosts = 0;
+    std::uint32_t num_routers = 0; ///< attention workers
+    std::vector<std::uint32_t> layer_experts;
+    std::uint64_t max_experts = 0;                  ///< of a host; 0: as many as needed
     duration join_within = std::chrono::seconds{1}; ///< all of them, evenly
     duration load_time = std::chrono::milliseconds{50};
   };
 
   using worker_actor = member_actor::extend<
-      // The oldest open order has been loaded.
+      // The oldest open order is loaded.
       caf::reacts_to<caf::update_atom>,
       // The scheduler has died: joins the next one after a pause.
       caf::reacts_to<caf::connect_atom>>;
@@ -58,16 +57,16 @@ class large_cluster : public deterministic_system {
     config.min_expert_workers = chosen.num_hosts;
     scheduler = root(spawn_scheduler(system, std::move(config)));
     const auto count = chosen.num_hosts + chosen.num_routers;
-    for (uint32_t number = 0; number < count; ++number) {
+    for (std::uint32_t number = 0; number < count; ++number) {
       // Attention workers come in between the hosts.
-      const auto is_router = uint64_t{number} * chosen.num_routers / count
-                             != (uint64_t{number} + 1) * chosen.num_routers / count;
+      const auto is_router = std::uint64_t{number} * chosen.num_routers / count
+                             != (std::uint64_t{number} + 1) * chosen.num_routers / count;
       add(is_router, chosen.join_within * number / count);
     }
   }
 
-  /// Ends the scheduler, and starts its successor `away` later, which knows what its predecessor has
-  /// published. Workers try to reach it with the pauses of real ones.
+  /// Ends the scheduler, and starts its successor `away` later, which knows its predecessor's publications.
+  /// Workers try to reach it with real pauses.
   void restart_scheduler(duration away) {
     const auto before = *ask<scheduler_status>(scheduler, status_atom_v);
     kill(scheduler);
@@ -97,8 +96,8 @@ class large_cluster : public deterministic_system {
     (is_router ? routers : hosts).emplace(id, actor);
   }
 
-  /// Do all attention workers hold the newest view, is it newer than `epoch`, and is it a ready one?
-  bool is_ready(uint64_t epoch = 0) const {
+  /// Whether all attention workers hold the newest view, which is newer than `epoch` and ready.
+  bool is_ready(std::uint64_t epoch = 0) const {
     return newest_ready && newest_epoch > epoch && num_with_newest == routers.size();
   }
 
@@ -109,22 +108,22 @@ class large_cluster : public deterministic_system {
     return result;
   }
 
-  /// What has been sent since the last call, by kind.
+  /// Messages sent since the last call, by kind.
   std::map<std::string, tally> take_sent() { return std::exchange(sent_, {}); }
 
   shape chosen;
   scheduler_actor scheduler;
-  std::map<uint64_t, worker_actor> hosts;
-  std::map<uint64_t, worker_actor> routers;
-  uint64_t newest_epoch = 0; ///< of all views sent
+  std::map<std::uint64_t, worker_actor> hosts;
+  std::map<std::uint64_t, worker_actor> routers;
+  std::uint64_t newest_epoch = 0; ///< of all views sent
   bool newest_ready = false;
-  size_t num_with_newest = 0; ///< attention workers
-  uint64_t num_publications = 0;
-  uint64_t num_welcomes = 0;
+  std::size_t num_with_newest = 0; ///< attention workers
+  std::uint64_t num_publications = 0;
+  std::uint64_t num_welcomes = 0;
   tally renewals; ///< that workers have sent
 
   template <class T>
-  uint64_t size_of(const T& value) {
+  std::uint64_t size_of(const T& value) {
     std::vector<char> bytes;
     caf::binary_serializer sink{system, bytes};
     EXPECT_FALSE(sink(const_cast<T&>(value))); // CAF's serializers take references
@@ -137,7 +136,7 @@ class large_cluster : public deterministic_system {
     worker_hello hello;
     bool has_joined = false;
     std::optional<reconnect_pauses> pauses; ///< while the scheduler is away
-    uint64_t term = 0;                      ///< the newest that it has seen
+    std::uint64_t term = 0;                 ///< the newest that it has seen
     held_view held;
     std::vector<std::pair<caf::typed_response_promise<host_report>, host_order>> open;
   };
@@ -159,6 +158,7 @@ class large_cluster : public deterministic_system {
           return promise;
         },
         [cluster](fence_atom) { cluster->count("fence", std::string{}); },
+        [](ready_atom) {},
         [self, cluster](caf::tick_atom) {
           self->delayed_send(self, defaults::lease_interval, caf::tick_atom_v);
           if (self->state.pauses)
@@ -179,7 +179,7 @@ class large_cluster : public deterministic_system {
         [self](caf::update_atom) {
           auto [promise, order] = std::move(self->state.open.front());
           self->state.open.erase(self->state.open.begin());
-          self->state.hello.hosted = order.experts;
+          terms_of<expert_terms>(self->state.hello).hosted = order.experts;
           promise.deliver(host_report{order.term, order.order, std::move(order.experts), {}});
         },
         [self, cluster](caf::connect_atom) {
@@ -241,7 +241,7 @@ class large_cluster : public deterministic_system {
     auto& entry = sent_[kind];
     ++entry.messages;
     entry.bytes += bytes;
-    // Receivers of one change share it. It is kept so that no other takes its address.
+    // Receivers of one change share it. It is kept so that no other gets its address.
     if (auto& last = last_encoded_[kind]; &*last != &*change) {
       last = change;
       entry.encoded += bytes;
@@ -250,7 +250,7 @@ class large_cluster : public deterministic_system {
 
   std::map<std::string, tally> sent_;
   std::map<std::string, shared_view_change> last_encoded_;
-  uint64_t last_id_ = 0;
+  std::uint64_t last_id_ = 0;
 };
 
 } // namespace troupe

@@ -1,4 +1,4 @@
-// What the scheduler of many workers sends: in proportion to what changes, and little of it.
+// The messages of a scheduler with many workers: proportional to the changes, and few.
 #include "tests/unit/actors/scheduler/large_cluster.hpp"
 
 namespace troupe {

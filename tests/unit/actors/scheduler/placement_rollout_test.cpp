@@ -1,4 +1,4 @@
-// From target to reality: equal, step by step, to a model that computes everything anew.
+// The rollout from target to reality: step by step equal to a model that recomputes everything.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,10 +13,10 @@
 namespace troupe {
 namespace {
 
-/// Calls both, and compares whatever can be asked.
+/// Calls both, and compares all results.
 class both {
  public:
-  explicit both(std::vector<uint32_t> layer_experts) : layers(std::move(layer_experts)) {
+  explicit both(std::vector<std::uint32_t> layer_experts) : layers(std::move(layer_experts)) {
     rollout.set_layers(layers);
     reference.set_layers(layers);
   }
@@ -37,54 +37,53 @@ class both {
     ASSERT_EQ(rollout.hosts_with_orders(), with_orders);
   }
 
-  void route(uint64_t term, uint64_t epoch) {
+  void route(std::uint64_t term, std::uint64_t epoch) {
     const auto [placement, changed] = rollout.route(term, epoch);
     ASSERT_EQ(changed, reference.route(term, epoch));
     ASSERT_EQ(placement.term, term);
     ASSERT_EQ(placement.epoch, epoch);
     ASSERT_EQ(placement.layers.size(), layers.size());
-    for (uint32_t layer = 0; layer < layers.size(); ++layer) {
+    for (std::uint32_t layer = 0; layer < layers.size(); ++layer) {
       const auto& published = *placement.layers[layer];
       ASSERT_EQ(published.version, reference.versions[layer]);
       ASSERT_EQ(published.experts.size(), layers[layer]);
-      for (uint32_t index = 0; index < layers[layer]; ++index)
+      for (std::uint32_t index = 0; index < layers[layer]; ++index)
         ASSERT_EQ(published.experts[index].hosts, (reference.routed[{layer, index}]));
-      if (!last.empty() && !std::binary_search(changed.begin(), changed.end(), layer)) {
+      if (!last.empty() && !std::binary_search(changed.begin(), changed.end(), layer))
         ASSERT_EQ(placement.layers[layer], last[layer]) << "the same object";
-      }
     }
     last = placement.layers;
   }
 
-  std::vector<uint32_t> layers;
+  std::vector<std::uint32_t> layers;
   placement_rollout rollout;
   rollout_reference reference;
   std::vector<layer_placement_ptr> last;
 };
 
 TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
-  for (uint32_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     dice random{seed};
     both x{{5, 0, seed % 8 == 0 ? 70U : 7U}}; // 70: more than fit into one order
     const auto capacity = random.below(2) == 0 ? UINT64_MAX : 4 + random.below(60);
     std::vector<worker_id> hosts;
     std::vector<worker_id> gone;
-    std::map<worker_id, uint64_t> routers; // newest epoch that each knows
-    uint64_t next_id = 1;
-    uint64_t term = 1;
-    uint64_t epoch = 0;
-    const auto random_experts = [&](uint32_t one_in) {
+    std::map<worker_id, std::uint64_t> routers; // newest epoch that each knows
+    std::uint64_t next_id = 1;
+    std::uint64_t term = 1;
+    std::uint64_t epoch = 0;
+    const auto random_experts = [&](std::uint32_t one_in) {
       std::vector<expert_id> result;
-      for (uint32_t layer = 0; layer < x.layers.size(); ++layer)
-        for (uint32_t index = 0; index < x.layers[layer]; ++index)
+      for (std::uint32_t layer = 0; layer < x.layers.size(); ++layer)
+        for (std::uint32_t index = 0; index < x.layers[layer]; ++index)
           if (random.below(one_in) == 0)
             result.push_back({layer, index});
       return result;
     };
     for (int step = 0; step < 300; ++step) {
       const auto any_host =
-          hosts.empty() ? worker_id{999} : hosts[random.below(static_cast<uint32_t>(hosts.size()))];
+          hosts.empty() ? worker_id{999} : hosts[random.below(static_cast<std::uint32_t>(hosts.size()))];
       switch (random.below(14)) {
       case 0:
         if (hosts.size() < 5) {
@@ -120,7 +119,7 @@ TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
             gone.push_back(any_host);
         }
         break;
-      case 3: // loads, or loses, whatever
+      case 3: // loads or loses any experts
       case 4: {
         auto hosted = x.reference.hosted(any_host);
         for (auto expert : random_experts(8))
@@ -162,7 +161,7 @@ TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
       case 9:
         for (auto& [id, known] : routers)
           if (random.below(2) == 0) {
-            known += random.below(static_cast<uint32_t>(epoch - known) + 1);
+            known += random.below(static_cast<std::uint32_t>(epoch - known) + 1);
             ASSERT_EQ(x.rollout.confirmed(id, known), x.reference.confirmed(id, known));
           }
         break;
@@ -189,9 +188,9 @@ TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
   }
 }
 
-std::vector<expert_id> experts_below(uint32_t end) {
+std::vector<expert_id> experts_below(std::uint32_t end) {
   std::vector<expert_id> result;
-  for (uint32_t index = 0; index < end; ++index)
+  for (std::uint32_t index = 0; index < end; ++index)
     result.push_back({0, index});
   return result;
 }
@@ -204,7 +203,7 @@ TEST(placement_rollout, a_move_is_ordered_routed_confirmed_and_released) {
   rollout.add_host({2}, 8, {});
   rollout.retarget({{{0, 0}, {{1}}}, {{0, 1}, {{1}}}});
   const auto first = rollout.route(1, 1);
-  EXPECT_EQ(first.changed_layers, std::vector<uint32_t>{0});
+  EXPECT_EQ(first.changed_layers, std::vector<std::uint32_t>{0});
   EXPECT_TRUE(rollout.is_complete());
   EXPECT_TRUE(rollout.hosts_with_orders().empty());
   rollout.confirmed({100}, 1);

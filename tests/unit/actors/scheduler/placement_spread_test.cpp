@@ -1,4 +1,4 @@
-// What spreading a layer costs.
+// The cost of spreading a layer.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -31,24 +31,24 @@ TEST(placement_spread, counts_the_active_experts_of_the_busiest_host) {
 }
 
 TEST(placement_spread, agrees_with_routing_that_is_played) {
-  constexpr uint32_t num_experts = 64;
-  constexpr uint32_t num_rows = 8;
-  constexpr uint32_t top_k = 4;
+  constexpr std::uint32_t num_experts = 64;
+  constexpr std::uint32_t num_rows = 8;
+  constexpr std::uint32_t top_k = 4;
   constexpr int num_rounds = 4000;
-  for (uint32_t num_hosts : {3U, 8U, 20U}) {
+  for (std::uint32_t num_hosts : {3U, 8U, 20U}) {
     std::mt19937 random{num_hosts};
-    std::vector<uint32_t> experts(num_experts);
+    std::vector<std::uint32_t> experts(num_experts);
     std::iota(experts.begin(), experts.end(), 0);
     double touched = 0;
     double most = 0;
     for (int round = 0; round < num_rounds; ++round) {
-      std::set<uint32_t> active;
-      for (uint32_t row = 0; row < num_rows; ++row)
-        for (uint32_t choice = 0; choice < top_k; ++choice) {
+      std::set<std::uint32_t> active;
+      for (std::uint32_t row = 0; row < num_rows; ++row)
+        for (std::uint32_t choice = 0; choice < top_k; ++choice) {
           std::swap(experts[choice], experts[choice + random() % (num_experts - choice)]);
           active.insert(experts[choice]);
         }
-      std::vector<uint32_t> counts(num_hosts);
+      std::vector<std::uint32_t> counts(num_hosts);
       for (auto expert : active)
         ++counts[expert % num_hosts];
       touched += static_cast<double>(num_hosts - std::count(counts.begin(), counts.end(), 0U)) / num_rounds;
@@ -63,7 +63,7 @@ TEST(placement_spread, is_the_cheapest_number_of_hosts) {
   const placement_workload workload;
   const auto spread = choose_spread(workload, 256, 1000);
   EXPECT_EQ(spread, (spread_range{12, 16, 21}));
-  for (uint32_t hosts = 1; hosts <= 256; ++hosts) {
+  for (std::uint32_t hosts = 1; hosts <= 256; ++hosts) {
     EXPECT_GE(layer_cost_ns(workload, 256, hosts), layer_cost_ns(workload, 256, spread.best));
     const auto will_do =
         layer_cost_ns(workload, 256, hosts) <= 1.05 * layer_cost_ns(workload, 256, spread.best);
@@ -86,7 +86,7 @@ TEST(placement_spread, follows_costs_and_load) {
 
 TEST(placement_spread, uses_all_hosts_of_a_small_cluster_and_never_more_than_experts) {
   const placement_workload workload;
-  for (uint32_t hosts = 1; hosts <= 8; ++hosts)
+  for (std::uint32_t hosts = 1; hosts <= 8; ++hosts)
     EXPECT_EQ(choose_spread(workload, 256, hosts), (spread_range{hosts, hosts, hosts}));
   EXPECT_EQ(choose_spread(workload, 3, 8), (spread_range{3, 3, 3}));
   EXPECT_EQ(choose_spread(workload, 256, 10), (spread_range{10, 10, 10})) << "the more the better";

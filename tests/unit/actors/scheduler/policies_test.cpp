@@ -1,4 +1,4 @@
-// The scheduler's pure halves under random load: what must hold whatever happens.
+// Invariants of the scheduler's pure policies under random load.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -15,7 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-assignment_candidate candidate(uint64_t id, uint64_t num_seqs, uint64_t kv_tokens, uint32_t cached = 0) {
+assignment_candidate candidate(std::uint64_t id, std::uint64_t num_seqs, std::uint64_t kv_tokens,
+                               std::uint32_t cached = 0) {
   return {.id = {id},
           .budget = {.max_num_seqs = 4,
                      .kv_capacity_tokens = 100,
@@ -44,16 +45,16 @@ TEST(assignment_policy, waits_for_a_worker_that_did_not_fail_rather_than_take_on
 }
 
 TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
-  for (uint32_t seed = 1; seed <= 100; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     dice random{seed};
     admission_policy policy{{.requests = 8}};
     time_point now{};
-    std::map<uint64_t, attention_need> needs; // of all requests that were taken
-    std::map<uint64_t, uint64_t> placed;      // request → worker
-    std::set<uint64_t> waiting;
-    std::set<uint64_t> promised; // of those
-    std::set<uint64_t> workers;
+    std::map<std::uint64_t, attention_need> needs; // of all requests that were taken
+    std::map<std::uint64_t, std::uint64_t> placed; // request → worker
+    std::set<std::uint64_t> waiting;
+    std::set<std::uint64_t> promised; // of those
+    std::set<std::uint64_t> workers;
     const auto leaves = [&](request_id id) {
       promised.erase(id.value);
       return waiting.erase(id.value);
@@ -64,7 +65,7 @@ TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
         ASSERT_TRUE(workers.contains(entry.worker.value));
         auto& need = needs.at(entry.id.value);
         ASSERT_LE(entry.num_choices, need.num_seqs);
-        ASSERT_GE(entry.num_choices, std::min<uint64_t>(need.num_seqs, 1000 / need.seq_tokens))
+        ASSERT_GE(entry.num_choices, std::min<std::uint64_t>(need.num_seqs, 1000 / need.seq_tokens))
             << "as many as an idle worker holds";
         need.num_seqs = entry.num_choices; // the rest follows on the same place
         placed[entry.id.value] = entry.worker.value;
@@ -72,7 +73,7 @@ TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
       for (const auto& entry : policy.expire(now, true))
         ASSERT_EQ(leaves(entry.id), 1U);
     };
-    for (uint64_t step = 1; step <= 300; ++step) {
+    for (std::uint64_t step = 1; step <= 300; ++step) {
       now += std::chrono::milliseconds{random.below(200)};
       switch (random.below(6)) {
       case 0: {
@@ -99,7 +100,7 @@ TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
       default: {
         auto request = request_of(step, 1 + random.below(300), 1 + random.below(100));
         request.num_choices = 1 + random.below(3);
-        request.priority = static_cast<int32_t>(random.below(3));
+        request.priority = static_cast<std::int32_t>(random.below(3));
         request.attempt = random.below(5) == 0 ? 1 : 0;
         request.follows = random.below(5) == 0;
         request.deadline_ms = 500 + random.below(5000);
@@ -110,7 +111,7 @@ TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
           waiting.insert(step);
           if (is_promised(request))
             promised.insert(step);
-          needs[step] = {request.num_choices, uint64_t{request.prompt_tokens} + request.max_new_tokens};
+          needs[step] = {request.num_choices, std::uint64_t{request.prompt_tokens} + request.max_new_tokens};
         } else {
           EXPECT_TRUE((was_full && code_of(error) == ec::overloaded)
                       || code_of(error) == ec::context_exceeded);
@@ -123,8 +124,8 @@ TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
       for (auto worker : workers) {
         const auto* budget = policy.budget({worker});
         ASSERT_NE(budget, nullptr);
-        uint64_t seqs = 0;
-        uint64_t kv_tokens = 0;
+        std::uint64_t seqs = 0;
+        std::uint64_t kv_tokens = 0;
         for (const auto& [id, at] : placed)
           if (at == worker) {
             seqs += needs.at(id).num_seqs;

@@ -1,4 +1,4 @@
-// How much may wait for a place, by how fast places are given.
+// How much may wait for a place, given the rate of placements.
 #include "actors/scheduler/queue_rate.hpp"
 
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Gives so many tokens ten times a second while somebody waits.
-time_point give(queue_rate& rate, time_point from, std::chrono::milliseconds time, uint64_t tokens) {
+/// Places N tokens ten times a second while requests wait.
+time_point give(queue_rate& rate, time_point from, std::chrono::milliseconds time, std::uint64_t tokens) {
   for (const auto end = from + time; from < end;) {
     from += 100ms;
     rate.observe(from, tokens, true);
@@ -53,7 +53,7 @@ TEST(queue_rate, only_time_in_which_somebody_waits_counts) {
   now += 1h;
   rate.observe(now, 0, true);
   EXPECT_NEAR(static_cast<double>(*rate.most_waiting(0)), static_cast<double>(before), 1);
-  rate.observe(now + 1h, 0, true); // a scheduler that stood still
+  rate.observe(now + 1h, 0, true); // a stalled scheduler
   EXPECT_GT(*rate.most_waiting(0), before * 9 / 10);
 }
 

@@ -1,4 +1,4 @@
-// Target and rollout among hosts that are late and fail, and routers that confirm late.
+// Target and rollout with late and failing hosts, and routers that confirm late.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -16,19 +16,19 @@
 namespace troupe {
 namespace {
 
-/// Hosts that do what they are told, late and not always; routers that confirm late; a target that membership
-/// repairs. Whatever happens, no router may send rows to a host that has let go.
+/// Hosts that obey late and not always; routers that confirm late; a target that membership repairs. No
+/// router may ever send rows to a host that has released the expert.
 class rollout_cluster {
  public:
-  rollout_cluster(uint32_t seed, std::vector<uint32_t> layer_experts, uint64_t max_experts,
-                  uint32_t num_replicas)
+  rollout_cluster(std::uint32_t seed, std::vector<std::uint32_t> layer_experts, std::uint64_t max_experts,
+                  std::uint32_t num_replicas)
       : random(seed), layers(std::move(layer_experts)), capacity(max_experts), target({num_replicas, {}}) {
     target.set_layers(layers);
     rollout.set_layers(layers);
   }
 
   struct router {
-    uint64_t confirmed = 0;
+    std::uint64_t confirmed = 0;
     placement uses;
   };
 
@@ -46,7 +46,7 @@ class rollout_cluster {
     rollout.remove_host(id);
   }
 
-  /// It may drop at once what the order leaves out; what it loads is there when it reports.
+  /// It may drop at once what the order omits; what it loads is present at its report.
   void order(worker_id id, std::vector<expert_id> experts) {
     ASSERT_LE(experts.size(), capacity);
     const std::set<expert_id> keeps{experts.begin(), experts.end()};
@@ -62,15 +62,15 @@ class rollout_cluster {
     rollout.reported(id, {loaded[id].begin(), loaded[id].end()});
   }
 
-  /// What the scheduler does after any message.
+  /// The scheduler's reaction to any message.
   void step(bool publishes = true) {
     const auto lookup = [this](expert_id expert) { return rollout.hosts_with(expert); };
     if (target.wants_repair())
       rollout.retarget(target.repair(lookup));
     if (publishes && rollout.wants_route()) {
       published = rollout.route(term, ++epoch).experts;
-      for (uint32_t layer = 0; layer < layers.size(); ++layer)
-        for (uint32_t index = 0; index < layers[layer]; ++index)
+      for (std::uint32_t layer = 0; layer < layers.size(); ++layer)
+        for (std::uint32_t index = 0; index < layers[layer]; ++index)
           for (auto host : published.layers[layer]->experts[index].hosts)
             ASSERT_TRUE(loaded.contains(host) && loaded[host].contains({layer, index}))
                 << "is routed to " << host.value << ", which does not have it";
@@ -90,8 +90,8 @@ class rollout_cluster {
 
   void check() const {
     for (const auto& [id, who] : routers)
-      for (uint32_t layer = 0; layer < who.uses.layers.size(); ++layer)
-        for (uint32_t index = 0; index < layers[layer]; ++index)
+      for (std::uint32_t layer = 0; layer < who.uses.layers.size(); ++layer)
+        for (std::uint32_t index = 0; index < layers[layer]; ++index)
           for (auto host : who.uses.layers[layer]->experts[index].hosts)
             if (auto found = loaded.find(host); found != loaded.end()) {
               ASSERT_TRUE(found->second.contains({layer, index}))
@@ -100,26 +100,26 @@ class rollout_cluster {
   }
 
   dice random;
-  std::vector<uint32_t> layers;
-  uint64_t capacity;
+  std::vector<std::uint32_t> layers;
+  std::uint64_t capacity;
   placement_target target;
   placement_rollout rollout;
   std::map<worker_id, std::set<expert_id>> loaded;     // by live host
   std::map<worker_id, std::vector<expert_id>> ordered; // orders on their way
   std::map<worker_id, router> routers;
   placement published;
-  uint64_t term = 1;
-  uint64_t epoch = 0;
-  uint64_t next_id = 1;
+  std::uint64_t term = 1;
+  std::uint64_t epoch = 0;
+  std::uint64_t next_id = 1;
   int num_settled = 0;
 };
 
 TEST(rollout_cluster, property_nobody_is_routed_to_who_has_let_go_and_the_target_is_reached) {
   int num_settled = 0;
-  for (uint32_t seed = 1; seed <= 150; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     dice random{seed};
-    const std::vector<uint32_t> layers{5, 0, 7};
+    const std::vector<std::uint32_t> layers{5, 0, 7};
     rollout_cluster x{seed + 1000, layers, random.below(2) == 0 ? UINT64_MAX : 6 + random.below(4),
                       1 + random.below(2)};
     for (int step = 0; step < 300; ++step) {
@@ -131,7 +131,7 @@ TEST(rollout_cluster, property_nobody_is_routed_to_who_has_let_go_and_the_target
       case 1:
         if (x.loaded.size() > 2 && random.below(3) == 0) {
           auto victim = x.loaded.begin();
-          std::advance(victim, random.below(static_cast<uint32_t>(x.loaded.size())));
+          std::advance(victim, random.below(static_cast<std::uint32_t>(x.loaded.size())));
           if (random.below(2) == 0)
             x.die(victim->first);
           else
@@ -183,7 +183,7 @@ TEST(rollout_cluster, property_nobody_is_routed_to_who_has_let_go_and_the_target
       if (HasFatalFailure())
         return;
     }
-    // Left alone, it comes to rest where it should be.
+    // Undisturbed, it reaches its target.
     for (int round = 0; round < 80; ++round) {
       for (const auto& [id, unused] : std::map{x.ordered})
         x.finish(id, true);
@@ -198,10 +198,10 @@ TEST(rollout_cluster, property_nobody_is_routed_to_who_has_let_go_and_the_target
         return;
     }
     EXPECT_TRUE(x.ordered.empty());
-    if (x.target.num_hosts() * std::min<uint64_t>(x.capacity, 12) < 12) {
+    if (x.target.num_hosts() * std::min<std::uint64_t>(x.capacity, 12) < 12) {
       EXPECT_FALSE(x.target.num_hosts() > 0 && x.rollout.is_complete()
                    && x.loaded.size() == x.target.num_hosts());
-      continue; // those that leave keep what nobody has room for
+      continue; // leaving hosts keep experts for which there is no room elsewhere
     }
     EXPECT_TRUE(x.rollout.hosts_with_orders().empty());
     EXPECT_FALSE(x.rollout.is_stuck());

@@ -1,5 +1,4 @@
-// A rollout that computes everything anew from flags for each host and expert: slow and plain, to compare
-// with.
+// A slow and simple rollout for comparison, which recomputes everything from flags for each host and expert.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "actors/defaults.hpp"
-#include "actors/ids.hpp"
+#include "actors/protocol/defaults.hpp"
+#include "actors/protocol/ids.hpp"
 #include "actors/scheduler/placement_target.hpp"
 
 namespace troupe {
@@ -20,23 +19,24 @@ class rollout_reference {
   using routing = std::map<expert_id, std::vector<worker_id>>;
 
   struct host_entry {
-    uint64_t max_experts = 0;
+    std::uint64_t max_experts = 0;
     std::map<expert_id, bool> hosted;
     std::map<expert_id, bool> target;
-    std::map<expert_id, uint64_t> unrouted; ///< first epoch that does not route the expert here; 0: routed
+    std::map<expert_id, std::uint64_t>
+        unrouted; ///< first epoch that does not route the expert here; 0: routed
   };
 
-  void set_layers(const std::vector<uint32_t>& layers) {
+  void set_layers(const std::vector<std::uint32_t>& layers) {
     layers_ = layers;
     hosts.clear();
     routed.clear();
     versions.assign(layers.size(), 0);
-    for (uint32_t layer = 0; layer < layers.size(); ++layer)
-      for (uint32_t index = 0; index < layers[layer]; ++index)
+    for (std::uint32_t layer = 0; layer < layers.size(); ++layer)
+      for (std::uint32_t index = 0; index < layers[layer]; ++index)
         routed[{layer, index}] = {};
   }
 
-  void add_host(worker_id id, uint64_t max_experts, const std::vector<expert_id>& hosted) {
+  void add_host(worker_id id, std::uint64_t max_experts, const std::vector<expert_id>& hosted) {
     auto& host = hosts[id];
     host.max_experts = max_experts;
     for (const auto& [expert, at] : routed) {
@@ -67,7 +67,7 @@ class rollout_reference {
 
   void remove_router(worker_id id) { confirmations.erase(id); }
 
-  bool confirmed(worker_id id, uint64_t epoch) {
+  bool confirmed(worker_id id, std::uint64_t epoch) {
     auto found = confirmations.find(id);
     if (found == confirmations.end() || found->second >= epoch)
       return false;
@@ -104,11 +104,11 @@ class rollout_reference {
                           [this](const auto& x) { return routing_of(x.first) != x.second; });
   }
 
-  /// @return layers that differ from the last routing
-  std::vector<uint32_t> route(uint64_t term, uint64_t epoch) {
+  /// @returns layers that differ from the last routing
+  std::vector<std::uint32_t> route(std::uint64_t term, std::uint64_t epoch) {
     epoch_ = epoch;
     std::vector<bool> changed(layers_.size());
-    for (size_t layer = 0; layer < layers_.size(); ++layer)
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer)
       changed[layer] = versions[layer] == 0;
     for (auto& [expert, old] : routed) {
       auto next = routing_of(expert);
@@ -120,8 +120,8 @@ class rollout_reference {
           host.unrouted[expert] = epoch;
       old = std::move(next);
     }
-    std::vector<uint32_t> result;
-    for (uint32_t layer = 0; layer < layers_.size(); ++layer)
+    std::vector<std::uint32_t> result;
+    for (std::uint32_t layer = 0; layer < layers_.size(); ++layer)
       if (changed[layer]) {
         versions[layer] = (term << 32U) + epoch;
         result.push_back(layer);
@@ -144,8 +144,8 @@ class rollout_reference {
                           [epoch](const auto& x) { return x.second >= epoch; });
   }
 
-  uint64_t num_keeping(worker_id id) const {
-    uint64_t result = 0;
+  std::uint64_t num_keeping(worker_id id) const {
+    std::uint64_t result = 0;
     for (const auto& [expert, is_hosted] : hosts.at(id).hosted)
       result += is_hosted && !is_releasable(id, expert) ? 1 : 0;
     return result;
@@ -155,7 +155,7 @@ class rollout_reference {
     if (!hosts.contains(id))
       return std::nullopt;
     auto& host = hosts[id];
-    std::vector<std::pair<size_t, expert_id>> missing;
+    std::vector<std::pair<std::size_t, expert_id>> missing;
     std::vector<expert_id> wanted;
     std::vector<expert_id> released;
     for (const auto& [expert, is_hosted] : host.hosted)
@@ -166,8 +166,8 @@ class rollout_reference {
       else if (host.target[expert])
         missing.emplace_back(routed[expert].size(), expert);
     std::sort(missing.begin(), missing.end());
-    const auto room = host.max_experts - std::min<uint64_t>(host.max_experts, wanted.size());
-    missing.resize(std::min<uint64_t>({missing.size(), room, defaults::max_experts_per_order}));
+    const auto room = host.max_experts - std::min<std::uint64_t>(host.max_experts, wanted.size());
+    missing.resize(std::min<std::uint64_t>({missing.size(), room, defaults::max_experts_per_order}));
     if (released.empty() && missing.empty())
       return std::nullopt;
     for (auto expert : released)
@@ -210,13 +210,13 @@ class rollout_reference {
   }
 
   std::map<worker_id, host_entry> hosts;
-  std::map<worker_id, uint64_t> confirmations;
+  std::map<worker_id, std::uint64_t> confirmations;
   routing routed;
-  std::vector<uint64_t> versions; // [layers]
+  std::vector<std::uint64_t> versions; // [layers]
 
  private:
-  std::vector<uint32_t> layers_;
-  uint64_t epoch_ = 0;
+  std::vector<std::uint32_t> layers_;
+  std::uint64_t epoch_ = 0;
 };
 
 } // namespace troupe

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
@@ -29,9 +29,9 @@ class scheduler_fixture : public deterministic_system {
   struct answer {
     bool is_here = false;
     caf::expected<assignment> result{caf::sec::none};
-    size_t number = 0; ///< counts answers from 1
+    std::size_t number = 0; ///< counts answers from 1
 
-    uint64_t worker() const { return is_here && result ? result->worker.id.value : 0; }
+    std::uint64_t worker() const { return is_here && result ? result->worker.id.value : 0; }
 
     ec code() const { return is_here && !result ? code_of(result.error()) : ec::none; }
   };
@@ -43,14 +43,17 @@ class scheduler_fixture : public deterministic_system {
     run();
   }
 
-  /// Lets pass what the scheduler takes to gather changes and to act on them, and what follows from that.
+  /// Waits until the scheduler has gathered changes and acted on them, consequences included.
   void settle() { advance(6 * defaults::gather_changes); }
 
   peer& join(worker_hello hello) {
     auto& added = peers.emplace_back();
     added.hello = std::move(hello);
     added.load.id = added.hello.address.id;
-    added.log->hosted = added.hello.hosted;
+    if (const auto* host = std::get_if<expert_terms>(&added.hello.of_role)) {
+      added.log->hosted = host->hosted;
+      added.load.of_role = expert_load{};
+    }
     added.member = root(system.spawn(fake_member, added.log));
     join_again(added);
     return added;
@@ -58,7 +61,8 @@ class scheduler_fixture : public deterministic_system {
 
   void join_again(peer& who) {
     auto hello = who.hello;
-    hello.hosted = who.log->hosted;
+    if (auto* host = std::get_if<expert_terms>(&hello.of_role))
+      host->hosted = who.log->hosted;
     hello.term = std::max(hello.term, who.log->newest_term());
     caf::anon_send(who.member, caf::connect_atom_v, caf::actor_cast<caf::strong_actor_ptr>(scheduler), hello);
     settle();
@@ -72,7 +76,7 @@ class scheduler_fixture : public deterministic_system {
     run();
   }
 
-  /// Lets time pass; the workers renew as real ones do.
+  /// Moves time; the workers renew as real ones do.
   void pass(duration time) {
     const auto end = now() + time;
     while (now() < end) {
@@ -84,17 +88,17 @@ class scheduler_fixture : public deterministic_system {
     settle();
   }
 
-  /// Dies as a process does.
+  /// Ends like a process.
   void die(peer& who) {
     who.renews = false;
     kill(who.member);
     settle();
   }
 
-  /// Asks for places on behalf of any number of requests, and stays.
+  /// Requests places for any number of requests, and stays.
   caf::actor add_gateway() {
     return root(system.spawn([this](caf::event_based_actor* self) -> caf::behavior {
-      return {[this, self](uint64_t slot, const admission_request& request) {
+      return {[this, self](std::uint64_t slot, const admission_request& request) {
         const auto answered = [this, slot](caf::expected<assignment> result) {
           answers[slot].result = std::move(result);
           answers[slot].is_here = true;
@@ -110,26 +114,26 @@ class scheduler_fixture : public deterministic_system {
   answer& admit(const admission_request& request, const caf::actor& gateway) {
     const auto slot = answers.size();
     auto& result = answers.emplace_back();
-    caf::anon_send(gateway, uint64_t{slot}, request);
+    caf::anon_send(gateway, std::uint64_t{slot}, request);
     run();
     return result;
   }
 
-  /// By a gateway of its own.
+  /// From a separate gateway.
   answer& admit(const admission_request& request) { return admit(request, add_gateway()); }
 
-  void done(uint64_t id) {
+  void done(std::uint64_t id) {
     caf::anon_send(scheduler, done_atom_v, request_id{id});
     run();
   }
 
   scheduler_status status() { return *ask<scheduler_status>(scheduler, status_atom_v); }
 
-  /// One attention worker and so many expert workers, all loaded.
-  void start_ready(size_t num_experts = 2, scheduler_config config = {}) {
+  /// One attention worker and N expert workers, all loaded.
+  void start_ready(std::size_t num_experts = 2, scheduler_config config = {}) {
     start(std::move(config));
     join(attention_hello(1));
-    for (size_t index = 0; index < num_experts; ++index)
+    for (std::size_t index = 0; index < num_experts; ++index)
       join(expert_hello(11 + index));
     ASSERT_TRUE(peers.front().log->is_ready());
   }
@@ -138,7 +142,7 @@ class scheduler_fixture : public deterministic_system {
   std::shared_ptr<recording_metrics> metrics;
   std::deque<peer> peers;
   std::deque<answer> answers;
-  size_t num_answers = 0;
+  std::size_t num_answers = 0;
 };
 
 } // namespace troupe

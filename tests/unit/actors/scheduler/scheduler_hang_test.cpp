@@ -1,4 +1,4 @@
-// Workers whose actors answer and whose engines do not.
+// Workers with hung engines whose actors answer.
 #include "actors/scheduler/scheduler.hpp"
 #include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
 
@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 class scheduler_hang_test : public scheduler_fixture {
  protected:
-  static void stall(peer& who, uint64_t oldest_step_ms = 12'300) {
+  static void stall(peer& who, std::uint64_t oldest_step_ms = 12'300) {
     who.load.engine = {3, oldest_step_ms, 10'000};
     who.hello.engine = who.load.engine;
   }
@@ -22,7 +22,7 @@ class scheduler_hang_test : public scheduler_fixture {
     return result;
   }
 
-  bool has_worker(uint64_t id) {
+  bool has_worker(std::uint64_t id) {
     const auto now = status();
     return std::any_of(now.workers.begin(), now.workers.end(),
                        [id](const auto& worker) { return worker.address.id.value == id; });
@@ -52,7 +52,7 @@ TEST_F(scheduler_hang_test, an_expert_worker_whose_engine_hangs_is_fenced_and_it
           "at its processors and its device, and at the disk or network file system of its model, from which "
           "weights are read while it computes"});
   EXPECT_EQ(texts("worker-gone"), std::vector<std::string>{"expert-11 is fenced"});
-  EXPECT_EQ(metrics->fences, (std::map<fence_reason, size_t>{{fence_reason::engine, 1}}));
+  EXPECT_EQ(metrics->fences, (std::map<fence_reason, std::size_t>{{fence_reason::engine, 1}}));
 }
 
 TEST_F(scheduler_hang_test, who_hangs_may_not_join_until_its_engine_has_come_back) {
@@ -110,7 +110,7 @@ TEST_F(scheduler_hang_test, the_last_attention_worker_is_fenced_too_and_the_clus
 
 TEST_F(scheduler_hang_test, a_host_that_answers_nobody_is_fenced) {
   start_ready(3, {.num_replicas = 2});
-  peers[0].load.complaints = {{{12}, 10'500}};
+  peers[0].load.of_role = attention_load{.complaints = {{{12}, 10'500}}};
   pass(9s);
   EXPECT_TRUE(has_worker(12)) << "it has just joined";
   pass(2s);
@@ -120,13 +120,13 @@ TEST_F(scheduler_hang_test, a_host_that_answers_nobody_is_fenced) {
       std::vector<std::string>{"expert-12 has answered nothing for 10.5 s, say 1 of 1 attention workers, and "
                                "its engine has given no step back: look at it, and at the network between "
                                "them"});
-  EXPECT_EQ(metrics->fences, (std::map<fence_reason, size_t>{{fence_reason::unanswered, 1}}));
+  EXPECT_EQ(metrics->fences, (std::map<fence_reason, std::size_t>{{fence_reason::unanswered, 1}}));
   EXPECT_TRUE(peers[0].log->is_ready());
 }
 
 TEST_F(scheduler_hang_test, nobody_loses_the_last_host_of_an_expert_to_hearsay) {
   start_ready(3);
-  peers[0].load.complaints = {{{12}, 99'000}};
+  peers[0].load.of_role = attention_load{.complaints = {{{12}, 99'000}}};
   pass(30s);
   EXPECT_TRUE(has_worker(12));
   EXPECT_TRUE(metrics->fences.empty());
@@ -136,10 +136,7 @@ TEST_F(scheduler_hang_test, a_gateway_that_hears_nothing_gets_another_attention_
   start_ready();
   join(attention_hello(2));
   join(attention_hello(3));
-  worker_hello hello;
-  hello.address = {{70}, worker_role::gateway, "gateway-70", ""};
-  auto& gateway = join(hello);
-  gateway.load.complaints = {{{2}, 10'100}};
+  join(gateway_hello(70)).load.of_role = gateway_load{{{{2}, 10'100}}};
   pass(11s);
   EXPECT_FALSE(has_worker(2));
   EXPECT_EQ(metrics->fences[fence_reason::unanswered], 1U);
@@ -149,7 +146,7 @@ TEST_F(scheduler_hang_test, a_lapsed_lease_counts_as_such) {
   start_ready();
   peers[1].renews = false;
   pass(3s);
-  EXPECT_EQ(metrics->fences, (std::map<fence_reason, size_t>{{fence_reason::lease, 1}}));
+  EXPECT_EQ(metrics->fences, (std::map<fence_reason, std::size_t>{{fence_reason::lease, 1}}));
   EXPECT_EQ(metrics->count("worker-hung"), 0U);
 }
 

@@ -1,4 +1,4 @@
-// Leases on a state directory: of one process, of several, and of those that die or stand still.
+// Leases on a state directory: of one process, of several, and of processes that die or stall.
 #include "actors/scheduler/scheduler_lease.hpp"
 
 #include <atomic>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "actors/defaults.hpp"
+#include "actors/protocol/defaults.hpp"
 #include "actors/scheduler/succession.hpp"
 
 namespace troupe {
@@ -39,10 +39,10 @@ class scheduler_lease_test : public ::testing::Test {
     return result;
   }
 
-  static uint64_t nothing() { return 0; }
+  static std::uint64_t nothing() { return 0; }
 
   std::string directory;
-  lease_watch::time_point now{1h}; ///< of those who watch
+  lease_watch::time_point now{1h}; ///< of the watching standbys
 };
 
 TEST_F(scheduler_lease_test, the_first_takes_term_1_and_nobody_else_while_it_lives) {
@@ -100,7 +100,7 @@ TEST_F(scheduler_lease_test, a_holder_that_stands_still_is_overtaken_and_learns_
 
 TEST_F(scheduler_lease_test, a_term_is_above_all_that_is_known_and_can_be_raised) {
   lease_watch first{directory, "scheduler-0"};
-  const auto lease = first.look(now, [] { return uint64_t{41}; });
+  const auto lease = first.look(now, [] { return std::uint64_t{41}; });
   ASSERT_TRUE(lease);
   EXPECT_EQ(lease->term(), 42U);
   EXPECT_FALSE(lease->raise(41));
@@ -114,13 +114,13 @@ TEST_F(scheduler_lease_test, a_term_is_above_all_that_is_known_and_can_be_raised
 }
 
 TEST_F(scheduler_lease_test, of_many_who_ask_at_once_each_term_has_one) {
-  constexpr size_t num_threads = 8;
-  uint64_t last = 0;
+  constexpr std::size_t num_threads = 8;
+  std::uint64_t last = 0;
   for (int round = 0; round < 50; ++round) {
-    std::atomic<size_t> num_ready{0};
+    std::atomic<std::size_t> num_ready{0};
     std::vector<std::unique_ptr<scheduler_lease>> leases(num_threads);
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < num_threads; ++i)
+    for (std::size_t i = 0; i < num_threads; ++i)
       threads.emplace_back([&, i] {
         lease_watch watch{directory, "scheduler-" + std::to_string(i)};
         ++num_ready;
@@ -130,8 +130,8 @@ TEST_F(scheduler_lease_test, of_many_who_ask_at_once_each_term_has_one) {
       });
     for (auto& thread : threads)
       thread.join();
-    std::set<uint64_t> terms;
-    size_t num_active = 0;
+    std::set<std::uint64_t> terms;
+    std::size_t num_active = 0;
     for (const auto& lease : leases)
       if (lease) {
         EXPECT_TRUE(terms.insert(lease->term()).second) << "a term was taken twice";
@@ -250,7 +250,7 @@ TEST_F(scheduler_lease_test, a_standby_takes_over_what_is_stored_or_gives_up_whe
   auto lease = watch.look(now, [&store] { return store.load().term; });
   ASSERT_TRUE(lease);
   EXPECT_EQ(lease->term(), 6U);
-  size_t num_asked = 0;
+  std::size_t num_asked = 0;
   const candidate impatient{.state_dir = directory,
                             .name = "scheduler-1",
                             .is_standby = true,

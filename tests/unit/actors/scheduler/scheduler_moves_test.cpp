@@ -1,5 +1,5 @@
-// What a planner may ask of the scheduler: single moves, answered when everybody knows of them, and workers
-// that hold nothing.
+// Planners' requests to the scheduler: single moves, answered when all workers know of them, and workers that
+// must hold nothing.
 #include <set>
 
 #include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
@@ -13,7 +13,7 @@ class scheduler_moves_test : public scheduler_fixture {
  protected:
   fleet_ptr describe() { return *ask<fleet_ptr>(fleet_of(scheduler), fleet_atom_v); }
 
-  /// What becomes of a move.
+  /// The outcome of a move.
   struct outcome {
     bool is_over = false;
     caf::error error;
@@ -63,15 +63,15 @@ TEST_F(scheduler_moves_test, a_fleet_says_who_should_hold_what) {
   join(expert_hello(12));
   pass(std::chrono::seconds{1});
   const auto fleet = describe();
-  EXPECT_EQ(fleet->layer_experts, (std::vector<uint32_t>{4, 0, 4}));
+  EXPECT_EQ(fleet->layer_experts, (std::vector<std::uint32_t>{4, 0, 4}));
   ASSERT_EQ(fleet->hosts.size(), 2U);
   EXPECT_EQ(fleet->hosts[0].name, "expert-11");
   EXPECT_EQ(fleet->hosts[0].max_experts, 6U);
   EXPECT_EQ(fleet->hosts[1].max_experts, UINT64_MAX);
   EXPECT_TRUE(fleet->is_settled);
   ASSERT_EQ(fleet->target.size(), 3U);
-  for (uint32_t layer : {0U, 2U})
-    for (uint32_t index = 0; index < 4; ++index)
+  for (std::uint32_t layer : {0U, 2U})
+    for (std::uint32_t index = 0; index < 4; ++index)
       EXPECT_EQ(fleet->target[layer][index], routed({layer, index}));
 }
 
@@ -168,9 +168,9 @@ TEST_F(scheduler_moves_test, a_host_that_cannot_load_ends_a_move_and_the_expert_
 
 TEST_F(scheduler_moves_test, an_expert_that_is_left_to_workers_without_files_is_loaded_by_one_that_has_them) {
   start_ready(1); // expert-11 has files, the other two have none
-  for (uint64_t id : {12U, 13U}) {
+  for (std::uint64_t id : {12U, 13U}) {
     auto hello = expert_hello(id);
-    hello.weights = weight_origin::peers;
+    terms_of<expert_terms>(hello).weights = weight_origin::peers;
     join(hello);
   }
   pass(std::chrono::seconds{2});
@@ -202,8 +202,8 @@ TEST_F(scheduler_moves_test, a_drained_worker_holds_nothing_also_after_it_has_jo
   pass(std::chrono::seconds{1});
   drain({"expert-12"});
   pass(std::chrono::seconds{2});
-  for (uint32_t layer : {0U, 2U})
-    for (uint32_t index = 0; index < 4; ++index)
+  for (std::uint32_t layer : {0U, 2U})
+    for (std::uint32_t index = 0; index < 4; ++index)
       EXPECT_EQ(routed({layer, index}), (ids{{11}}));
   auto& drained = peers.back();
   EXPECT_TRUE(drained.log->hosted.empty());

@@ -1,5 +1,4 @@
-// The scheduler among workers whose messages are late: joins, orders, confirmations, terms and leaves
-// overlap.
+// The scheduler among workers with late messages: joins, orders, confirmations, terms and leaves overlap.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -19,11 +18,12 @@ using namespace std::chrono_literals;
 // ---------------------------------------------------------------------------------------------------------------
 // Any order of events
 
-/// Workers behind slow links. Expert hosts obey as real ones do: they drop at once, load for a while, now and
-/// then fail to, and take no older order. Attention workers route by the last view that has reached them.
+/// Workers behind slow links. Expert hosts obey like real ones: they drop at once, load for a while,
+/// sometimes fail to, and ignore older orders. Attention workers route by the last view that has reached
+/// them.
 class scheduler_world : public scheduler_fixture {
  public:
-  explicit scheduler_world(uint32_t seed) : links(*this, seed, 5ms), num_replicas(1 + seed % 2) {
+  explicit scheduler_world(std::uint32_t seed) : links(*this, seed, 5ms), num_replicas(1 + seed % 2) {
     SetUp();
     start({.num_replicas = num_replicas});
     for (int i = 0; i < 2; ++i)
@@ -41,9 +41,9 @@ class scheduler_world : public scheduler_fixture {
     worker_hello hello;
     fake_member_actor member;
     std::shared_ptr<fake_member_log> log = std::make_shared<fake_member_log>();
-    size_t views_seen = 0;
-    size_t orders_seen = 0;
-    size_t fences_seen = 0;
+    std::size_t views_seen = 0;
+    std::size_t orders_seen = 0;
+    std::size_t fences_seen = 0;
     bool awaits_welcome = false;
     bool is_member = false; ///< by its own knowledge
     bool is_stuck = false;  ///< renews no lease
@@ -52,12 +52,12 @@ class scheduler_world : public scheduler_fixture {
     cluster_view uses;
     // Expert hosts.
     std::set<expert_id> loaded;
-    std::pair<uint64_t, uint64_t> newest{};
+    std::pair<std::uint64_t, std::uint64_t> newest{};
     std::optional<host_order> open;
-    bool has_joined_again = false; ///< what it loaded meanwhile, the scheduler may not know
+    bool has_joined_again = false; ///< the scheduler may not know what it loaded meanwhile
   };
 
-  uint64_t add(worker_hello hello) {
+  std::uint64_t add(worker_hello hello) {
     const auto id = hello.address.id.value;
     auto& added = workers[id];
     added.hello = std::move(hello);
@@ -68,13 +68,14 @@ class scheduler_world : public scheduler_fixture {
     return id;
   }
 
-  void join(uint64_t id) {
+  void join(std::uint64_t id) {
     auto& who = workers.at(id);
     who.is_member = false;
     who.awaits_welcome = true;
     who.log->welcome = caf::sec::none; // of the membership before
     auto hello = who.hello;
-    hello.hosted = {who.loaded.begin(), who.loaded.end()};
+    if (auto* host = std::get_if<expert_terms>(&hello.of_role))
+      host->hosted = {who.loaded.begin(), who.loaded.end()};
     hello.term = std::max({hello.term, who.uses.experts.term, who.newest.first});
     links.send(id, 0, [this, id, hello] {
       caf::anon_send(workers.at(id).member, caf::connect_atom_v,
@@ -83,7 +84,7 @@ class scheduler_world : public scheduler_fixture {
   }
 
   /// Every half second, with the view that the worker has at that time.
-  void renew(uint64_t id) {
+  void renew(std::uint64_t id) {
     links.later(defaults::lease_interval, [this, id] {
       const auto found = workers.find(id);
       if (found == workers.end())
@@ -103,14 +104,14 @@ class scheduler_world : public scheduler_fixture {
     });
   }
 
-  void die(uint64_t id) {
+  void die(std::uint64_t id) {
     links.forget(id);
     const auto gone = std::move(workers.at(id));
     workers.erase(id);
     kill(gone.member);
   }
 
-  void leave(uint64_t id) {
+  void leave(std::uint64_t id) {
     workers.at(id).leaves = true;
     links.send(id, 0, [this, id] {
       root(system.spawn([this, id](caf::event_based_actor* self) -> caf::behavior {
@@ -121,7 +122,7 @@ class scheduler_world : public scheduler_fixture {
     });
   }
 
-  /// What workers have been told since the last look travels to them.
+  /// Sends the messages to workers since the last look on their way.
   void look() {
     for (auto& [number, who] : workers) {
       const auto id = number;
@@ -153,7 +154,7 @@ class scheduler_world : public scheduler_fixture {
         die(id);
   }
 
-  void use(uint64_t id, const cluster_view& view) {
+  void use(std::uint64_t id, const cluster_view& view) {
     auto& who = workers.at(id);
     const auto age = [](const cluster_view& x) { return std::pair{x.experts.term, x.experts.epoch}; };
     if (who.hello.address.role != worker_role::attention || age(view) <= age(who.uses))
@@ -161,8 +162,8 @@ class scheduler_world : public scheduler_fixture {
     who.uses = view;
     if (!who.is_member)
       return;
-    for (uint32_t layer = 0; layer < view.experts.layers.size(); ++layer)
-      for (uint32_t index = 0; index < view.experts.layers[layer]->experts.size(); ++index)
+    for (std::uint32_t layer = 0; layer < view.experts.layers.size(); ++layer)
+      for (std::uint32_t index = 0; index < view.experts.layers[layer]->experts.size(); ++index)
         for (auto host : view.experts.layers[layer]->experts[index].hosts)
           if (const auto at = workers.find(host.value); at != workers.end()) {
             EXPECT_TRUE(at->second.loaded.contains({layer, index}))
@@ -171,7 +172,7 @@ class scheduler_world : public scheduler_fixture {
           }
   }
 
-  void obey(uint64_t id, const host_order& order) {
+  void obey(std::uint64_t id, const host_order& order) {
     auto& host = workers.at(id);
     const std::pair age{order.term, order.order};
     if (age < host.newest) {
@@ -191,7 +192,7 @@ class scheduler_world : public scheduler_fixture {
     links.later(links.up_to(links.one_in(5) ? 3s : 50ms), [this, id, order] { finish_load(id, order); });
   }
 
-  void finish_load(uint64_t id, const host_order& order) {
+  void finish_load(std::uint64_t id, const host_order& order) {
     const auto found = workers.find(id);
     if (found == workers.end() || !found->second.open || found->second.open->order != order.order)
       return;
@@ -203,15 +204,15 @@ class scheduler_world : public scheduler_fixture {
     report(id, order, fails ? "cannot read model-00001.safetensors" : "");
   }
 
-  void report(uint64_t id, const host_order& order, const std::string& error) {
+  void report(std::uint64_t id, const host_order& order, const std::string& error) {
     auto& host = workers.at(id);
     host.open.reset();
     const host_report said{order.term, order.order, {host.loaded.begin(), host.loaded.end()}, error};
     links.send(id, 0, [this, id, said] { caf::anon_send(workers.at(id).member, caf::put_atom_v, said); });
   }
 
-  /// Nobody who is a member may send rows for the expert there any more.
-  void expect_unused(uint64_t host, expert_id expert) {
+  /// No member may send rows for the expert to this host any more.
+  void expect_unused(std::uint64_t host, expert_id expert) {
     for (const auto& [id, who] : workers)
       if (who.is_member && !who.is_stuck && expert.layer < who.uses.experts.layers.size()) {
         const auto& hosts = who.uses.experts.layers[expert.layer]->experts[expert.index].hosts;
@@ -221,12 +222,12 @@ class scheduler_world : public scheduler_fixture {
       }
   }
 
-  uint64_t some(worker_role role, size_t least) {
-    std::vector<uint64_t> ids;
+  std::uint64_t some(worker_role role, std::size_t least) {
+    std::vector<std::uint64_t> ids;
     for (const auto& [id, who] : workers)
       if (who.hello.address.role == role && !who.leaves)
         ids.push_back(id);
-    return ids.size() <= least ? 0 : ids[links.below(static_cast<uint32_t>(ids.size()))];
+    return ids.size() <= least ? 0 : ids[links.below(static_cast<std::uint32_t>(ids.size()))];
   }
 
   void do_something() {
@@ -253,7 +254,7 @@ class scheduler_world : public scheduler_fixture {
       if (const auto id = some(role, 1); id != 0)
         workers.at(id).is_stuck = true;
       break;
-    case 6: // somebody has seen a newer term
+    case 6: // a worker has seen a newer term
       if (links.one_in(3)) {
         auto hello = expert_hello(next_id++);
         hello.term = status().term + links.below(3);
@@ -285,13 +286,13 @@ class scheduler_world : public scheduler_fixture {
     EXPECT_EQ(now_is.assigned, 0U) << "all requests are over";
     for (const auto* one : asked)
       EXPECT_TRUE(one->is_here) << "a request was never answered";
-    size_t num_hosts = 0;
-    std::map<uint64_t, std::set<expert_id>> routed;
-    for (uint32_t layer = 0; layer < now_is.experts.layers.size(); ++layer)
-      for (uint32_t index = 0; index < now_is.experts.layers[layer]->experts.size(); ++index)
+    std::size_t num_hosts = 0;
+    std::map<std::uint64_t, std::set<expert_id>> routed;
+    for (std::uint32_t layer = 0; layer < now_is.experts.layers.size(); ++layer)
+      for (std::uint32_t index = 0; index < now_is.experts.layers[layer]->experts.size(); ++index)
         for (auto host : now_is.experts.layers[layer]->experts[index].hosts)
           routed[host.value].insert({layer, index});
-    size_t num_routed = 0;
+    std::size_t num_routed = 0;
     for (const auto& [id, who] : workers) {
       if (who.hello.address.role == worker_role::attention) {
         EXPECT_EQ(who.uses.experts, now_is.experts) << "worker " << id << " goes by another view";
@@ -306,16 +307,16 @@ class scheduler_world : public scheduler_fixture {
           << "host " << id << " holds more than it should";
       EXPECT_FALSE(who.open) << "host " << id << " has an order that does not end";
     }
-    EXPECT_EQ(num_routed, 8U * std::min<size_t>(num_replicas, num_hosts));
+    EXPECT_EQ(num_routed, 8U * std::min<std::size_t>(num_replicas, num_hosts));
   }
 
   seeded_links links;
-  uint32_t num_replicas;
-  std::map<uint64_t, worker> workers; ///< live ones, by id; 0 is the scheduler
-  std::set<uint64_t> left;
+  std::uint32_t num_replicas;
+  std::map<std::uint64_t, worker> workers; ///< live ones, by id; 0 is the scheduler
+  std::set<std::uint64_t> left;
   std::vector<answer*> asked;
-  uint64_t next_id = 1;
-  uint64_t last_request = 0;
+  std::uint64_t next_id = 1;
+  std::uint64_t last_request = 0;
   bool is_rough = true;
 
  private:
@@ -323,7 +324,7 @@ class scheduler_world : public scheduler_fixture {
 };
 
 TEST(scheduler_overlap, property_late_messages_lose_nothing_and_release_nothing_in_use) {
-  for_each_seed(300, [](uint32_t seed) {
+  for_each_seed(300, [](std::uint32_t seed) {
     scheduler_world world{seed};
     world.play();
     world.expect_rest();
@@ -345,15 +346,15 @@ class scheduler_overlap_test : public scheduler_fixture {
     return added;
   }
 
-  void answer_order(peer& who, size_t index, const std::string& error = {}) {
+  void answer_order(peer& who, std::size_t index, const std::string& error = {}) {
     const auto& order = who.log->orders.at(index);
     const auto hosted = error.empty() ? order.experts : std::vector<expert_id>{};
     caf::anon_send(who.member, caf::put_atom_v, host_report{order.term, order.order, hosted, error});
     settle();
   }
 
-  /// A renewal that says that the worker has this view.
-  void confirm(peer& who, uint64_t term, uint64_t epoch) {
+  /// A renewal that confirms this view.
+  void confirm(peer& who, std::uint64_t term, std::uint64_t epoch) {
     auto load = who.load;
     load.term = term;
     load.epoch = epoch;
@@ -414,7 +415,7 @@ TEST_F(scheduler_overlap_test, a_confirmation_of_an_older_term_releases_nothing)
 TEST_F(scheduler_overlap_test, a_new_term_takes_older_confirmations_back) {
   start_ready(1);
   auto& attention = peers[0];
-  for (uint64_t id = 2; id <= 8; ++id) { // epochs pass, and all are confirmed
+  for (std::uint64_t id = 2; id <= 8; ++id) { // epochs pass, and all are confirmed
     join(attention_hello(id));
     pass(1s);
   }
@@ -450,11 +451,11 @@ TEST_F(scheduler_overlap_test, no_lease_reaches_into_the_future_after_a_pause) {
 TEST_F(scheduler_overlap_test, a_worker_that_joins_again_takes_no_place_twice) {
   start_ready();
   EXPECT_EQ(admit(request_of(1)).worker(), 1U);
-  peers[0].hello.running = {{{1}, 0}};
+  terms_of<attention_terms>(peers[0].hello).running = {{{1}, 0}};
   for (int i = 0; i < 3; ++i)
     join_again(peers[0]);
   EXPECT_EQ(status().assigned, 1U);
-  for (uint64_t id = 2; id <= 4; ++id)
+  for (std::uint64_t id = 2; id <= 4; ++id)
     EXPECT_EQ(admit(request_of(id)).worker(), 1U) << "three of four seats are free";
   EXPECT_FALSE(admit(request_of(5)).is_here);
 }

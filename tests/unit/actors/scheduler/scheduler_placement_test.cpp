@@ -1,4 +1,4 @@
-// How the scheduler places experts, moves them, and what survives its own death.
+// How the scheduler places and moves experts, and what survives its own death.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -32,8 +32,13 @@ class placement_test : public scheduler_fixture {
     std::filesystem::remove_all(state_dir());
   }
 
-  std::map<uint64_t, size_t> loads() {
-    std::map<uint64_t, size_t> result;
+  static std::uint64_t max_experts(const peer& who) {
+    const auto& host = std::get<expert_terms>(who.hello.of_role);
+    return host.memory_bytes / host.expert_bytes;
+  }
+
+  std::map<std::uint64_t, std::size_t> loads() {
+    std::map<std::uint64_t, std::size_t> result;
     for (const auto& layer : status().experts.layers)
       for (const auto& expert : layer->experts)
         for (auto host : expert.hosts)
@@ -59,10 +64,10 @@ TEST_F(placement_test, respects_memory) {
   join(expert_hello(11, 2));
   join(expert_hello(12, 6));
   EXPECT_TRUE(status().ready);
-  EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{11, 2}, {12, 6}}));
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{11, 2}, {12, 6}}));
   for (const auto& who : peers)
     for (const auto& order : who.log->orders)
-      EXPECT_LE(order.experts.size(), who.hello.expert_memory_bytes / who.hello.expert_bytes);
+      EXPECT_LE(order.experts.size(), max_experts(who));
 }
 
 TEST_F(placement_test, is_not_ready_when_memory_is_short) {
@@ -74,6 +79,85 @@ TEST_F(placement_test, is_not_ready_when_memory_is_short) {
   EXPECT_TRUE(status().ready);
 }
 
+// Two workers with room for 7 of 8 experts each; the survivor takes what it can hold, and gets no more
+// orders.
+TEST_F(placement_test, the_survivor_of_two_is_ordered_what_it_said_that_it_can_hold) {
+  start({.max_queue_wait = 60s});
+  join(attention_hello(1));
+  auto& lost = join(expert_hello(11, 7));
+  auto& survivor = join(expert_hello(12, 7));
+  pass(1s);
+  ASSERT_TRUE(status().ready);
+  expert_activity activity{{{4, 4, 4, 4}, {}, {4, 4, 4, 4}}};
+  expert_id idlest; // of those that are lost
+  for (std::uint32_t index = 0; index < 4; ++index)
+    if (status().experts.layers[2]->experts[index].hosts == std::vector<worker_id>{{11}})
+      idlest = {2, index};
+  activity.rows[idlest.layer][idlest.index] = 1;
+  caf::anon_send(fleet_of(scheduler), std::make_shared<const expert_activity>(activity));
+  const auto size_of_orders = [&] {
+    std::size_t most = 0;
+    for (const auto& who : peers)
+      for (const auto& order : who.log->orders)
+        most = std::max(most, order.experts.size());
+    return most;
+  };
+  metrics->events.clear();
+  die(lost);
+  pass(1s);
+  EXPECT_FALSE(status().ready);
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{12, 7}}));
+  EXPECT_TRUE(status().experts.layers[idlest.layer]->experts[idlest.index].hosts.empty());
+  EXPECT_EQ(metrics->without_room, 1U);
+  EXPECT_EQ(metrics->count("experts-without-room"), 1U);
+  const auto orders = survivor.log->orders.size();
+  auto request = request_of(1);
+  request.deadline_ms = 100'000;
+  const auto& waits = admit(request);
+  pass(50s);
+  EXPECT_FALSE(waits.is_here);
+  pass(20s);
+  EXPECT_EQ(waits.code(), ec::not_ready) << "503, and not the worker's life";
+  EXPECT_EQ(survivor.log->orders.size(), orders) << "nothing is ordered again and again";
+  EXPECT_EQ(metrics->count("experts-without-room"), 1U) << "told once";
+  EXPECT_EQ(metrics->count("placement-unbalanced"), 0U);
+  join(expert_hello(13, 7));
+  pass(1s);
+  EXPECT_TRUE(status().ready);
+  EXPECT_EQ(metrics->without_room, 0U);
+  EXPECT_EQ(metrics->count("experts-have-room"), 1U);
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{12, 4}, {13, 4}}));
+  EXPECT_LE(size_of_orders(), 7U);
+}
+
+// Joins, deaths and drains of workers with little memory: an order always fits together with earlier orders
+// that are not known to be dropped.
+TEST_F(placement_test, no_order_is_larger_than_its_worker) {
+  start({.num_replicas = 2});
+  join(attention_hello(1));
+  const std::vector<std::uint64_t> room{3, 5, 2, 7, 3, 1};
+  for (std::uint64_t id = 0; id < room.size(); ++id) {
+    join(expert_hello(11 + id, room[id]));
+    if (id % 2 == 1)
+      pass(100ms);
+  }
+  const auto drain = [this](std::set<std::string> names) {
+    caf::anon_send(fleet_of(scheduler), std::make_shared<const std::set<std::string>>(std::move(names)));
+    pass(1s);
+  };
+  drain({"expert-14"});
+  die(peers[2]);
+  drain({"expert-14", "expert-11"});
+  die(peers[5]);
+  join(expert_hello(20, 2));
+  drain({});
+  die(peers[4]);
+  pass(5s);
+  for (const auto& who : peers)
+    for (const auto& order : who.log->orders)
+      EXPECT_LE(order.experts.size(), max_experts(who)) << who.hello.address.name;
+}
+
 TEST_F(placement_test, waits_for_the_first_workers_before_it_places) {
   start({.min_expert_workers = 2});
   join(attention_hello(1));
@@ -81,7 +165,7 @@ TEST_F(placement_test, waits_for_the_first_workers_before_it_places) {
   EXPECT_TRUE(first.log->orders.empty());
   join(expert_hello(12));
   EXPECT_TRUE(status().ready);
-  EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{11, 4}, {12, 4}}));
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{11, 4}, {12, 4}}));
 }
 
 TEST_F(placement_test, versions_grow_only_where_something_changes) {
@@ -90,7 +174,7 @@ TEST_F(placement_test, versions_grow_only_where_something_changes) {
   join(expert_hello(13));
   const auto after = status().experts;
   EXPECT_GT(after.epoch, before.epoch) << "a worker has come";
-  for (size_t layer = 0; layer < 3; ++layer)
+  for (std::size_t layer = 0; layer < 3; ++layer)
     if (after.layers[layer]->experts == before.layers[layer]->experts)
       EXPECT_EQ(after.layers[layer]->version, before.layers[layer]->version);
     else
@@ -102,7 +186,7 @@ TEST_F(placement_test, experts_of_a_dead_worker_are_hosted_again_at_once) {
   start_ready(3);
   die(peers[2]);
   EXPECT_TRUE(peers[0].log->is_ready());
-  EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{11, 4}, {13, 4}}));
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{11, 4}, {13, 4}}));
 }
 
 TEST_F(placement_test, replicas_serve_while_a_dead_workers_experts_move) {
@@ -127,7 +211,8 @@ TEST_F(placement_test, a_move_is_hitless) {
   auto& joined = join(expert_hello(12));
   ASSERT_FALSE(joined.log->orders.empty());
   EXPECT_EQ(joined.log->orders.back().experts.size(), 4U) << "its fair share";
-  EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{11, 4}, {12, 4}})) << "loaded, so it is routed to";
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{11, 4}, {12, 4}}))
+      << "loaded, so it is routed to";
   EXPECT_TRUE(attention.log->is_ready());
   EXPECT_EQ(old_host.log->orders.size(), orders_before) << "not before the attention worker has confirmed";
   pass(5s);
@@ -137,7 +222,7 @@ TEST_F(placement_test, a_move_is_hitless) {
   pass(1s);
   EXPECT_EQ(old_host.log->hosted.size(), 4U) << "now it lets go";
   for (const auto& layer : status().experts.layers)
-    for (size_t index = 0; index < layer->experts.size(); ++index)
+    for (std::size_t index = 0; index < layer->experts.size(); ++index)
       EXPECT_EQ(layer->experts[index].hosts.size(), 1U);
 }
 
@@ -153,13 +238,13 @@ TEST_F(placement_test, the_old_host_serves_until_the_new_one_has_loaded) {
   joined.member = root(system.spawn(fake_member, late));
   join_again(joined);
   pass(3s);
-  EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{11, 8}}));
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{11, 8}}));
   EXPECT_TRUE(peers[0].log->is_ready());
   ASSERT_EQ(late->orders.size(), 1U) << "one order at a time";
   late->answers_orders = true;
   caf::anon_send(joined.member, caf::tick_atom_v);
   pass(2s);
-  EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{11, 4}, {12, 4}}));
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{11, 4}, {12, 4}}));
   EXPECT_EQ(peers[1].log->hosted.size(), 4U);
 }
 
@@ -208,7 +293,7 @@ TEST_F(placement_test, large_placements_are_loaded_in_bounded_orders) {
   join(attention_hello(1, {100, 100}));
   auto& host = join(expert_hello(11));
   EXPECT_TRUE(status().ready);
-  size_t before = 0;
+  std::size_t before = 0;
   for (const auto& order : host.log->orders) {
     EXPECT_LE(order.experts.size(), before + defaults::max_experts_per_order);
     before = order.experts.size();
@@ -226,7 +311,7 @@ TEST_F(placement_test, a_leaving_expert_worker_hands_over_first) {
     return {[](int) {}};
   }));
   settle();
-  EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{12, 8}}));
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{12, 8}}));
   EXPECT_FALSE(left) << "the attention worker has not confirmed";
   pass(1s);
   EXPECT_TRUE(left);
@@ -236,8 +321,8 @@ TEST_F(placement_test, a_leaving_expert_worker_hands_over_first) {
 TEST_F(placement_test, the_last_expert_workers_leave_at_once_when_nothing_runs) {
   start_ready(2);
   admit(request_of(1));
-  size_t num_left = 0;
-  for (uint64_t id : {11U, 12U})
+  std::size_t num_left = 0;
+  for (std::uint64_t id : {11U, 12U})
     root(system.spawn([&, id](caf::event_based_actor* self) -> caf::behavior {
       self->request(caf::actor_cast<caf::actor>(scheduler), 60s, caf::leave_atom_v, worker_id{id}).then([&] {
         ++num_left;
@@ -258,7 +343,7 @@ TEST_F(placement_test, a_restarted_scheduler_takes_a_higher_term_and_what_is_the
   const auto orders = peers[1].log->orders.size();
   kill(scheduler);
   start({.state_dir = state_dir()});
-  attention.hello.running = {{{70}, 0}, {{70}, 1}, {{71}, 0}};
+  terms_of<attention_terms>(attention.hello).running = {{{70}, 0}, {{70}, 1}, {{71}, 0}};
   attention.load.running = 3;
   join_again(attention);
   EXPECT_EQ(attention.log->term(), 1U) << "nothing is published while workers are still missing";
@@ -268,7 +353,7 @@ TEST_F(placement_test, a_restarted_scheduler_takes_a_higher_term_and_what_is_the
   EXPECT_EQ(after.term, 2U);
   EXPECT_TRUE(after.ready);
   EXPECT_EQ(attention.log->term(), 2U);
-  for (size_t layer = 0; layer < 3; ++layer) {
+  for (std::size_t layer = 0; layer < 3; ++layer) {
     EXPECT_EQ(after.experts.layers[layer]->experts, before.layers[layer]->experts) << "nothing moves";
     EXPECT_GT(after.experts.layers[layer]->version, before.layers[layer]->version)
         << "versions grow over terms";
@@ -292,7 +377,7 @@ TEST_F(placement_test, a_restarted_scheduler_does_not_wait_for_ever) {
   EXPECT_FALSE(status().ready);
   pass(defaults::scheduler_recovery + 200ms);
   EXPECT_TRUE(status().ready) << "the missing worker is taken for dead, its experts are hosted elsewhere";
-  EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{11, 8}}));
+  EXPECT_EQ(loads(), (std::map<std::uint64_t, std::size_t>{{11, 8}}));
 }
 
 TEST_F(placement_test, a_scheduler_without_memory_takes_a_higher_term_than_its_workers_have_seen) {
@@ -313,7 +398,7 @@ TEST_F(placement_test, requests_that_ended_while_the_scheduler_was_away_do_not_c
   kill(scheduler);
   start({.state_dir = state_dir()});
   done(70);
-  peers[0].hello.running = {{{70}, 0}};
+  terms_of<attention_terms>(peers[0].hello).running = {{{70}, 0}};
   for (auto& who : peers)
     join_again(who);
   EXPECT_EQ(status().assigned, 0U);
@@ -322,7 +407,7 @@ TEST_F(placement_test, requests_that_ended_while_the_scheduler_was_away_do_not_c
 TEST_F(placement_test, what_a_worker_no_longer_runs_gives_its_place_back) {
   start();
   auto hello = attention_hello(1);
-  hello.running = {{{70}, 0}, {{71}, 0}};
+  terms_of<attention_terms>(hello).running = {{{70}, 0}, {{71}, 0}};
   join(hello);
   EXPECT_EQ(status().assigned, 2U);
   peers[0].load.running = 1;
@@ -333,7 +418,7 @@ TEST_F(placement_test, what_a_worker_no_longer_runs_gives_its_place_back) {
 TEST_F(placement_test, what_a_worker_runs_for_others_does_not_keep_the_place_of_what_it_no_longer_runs) {
   start();
   auto hello = attention_hello(1);
-  hello.running = {{{70}, 0}, {{71}, 0}};
+  terms_of<attention_terms>(hello).running = {{{70}, 0}, {{71}, 0}};
   join(hello);
   join(expert_hello(11));
   EXPECT_EQ(admit(request_of(1)).worker(), 1U);

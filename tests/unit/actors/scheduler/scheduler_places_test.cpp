@@ -1,4 +1,4 @@
-// Places of requests at the scheduler: whose turn it is, on which worker, and when a place is free again.
+// Places of requests at the scheduler: the turns, the choice of the worker, and when a place is free again.
 #include "actors/scheduler/scheduler.hpp"
 
 #include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
@@ -51,7 +51,7 @@ TEST_F(scheduler_places_test, who_avoids_the_only_worker_with_room_holds_up_nobo
 
 TEST_F(scheduler_places_test, queues_by_priority_then_arrival_and_bounds_the_queue) {
   start_ready(2, {.max_num_queued_reqs = 3});
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     EXPECT_EQ(admit(request_of(id)).worker(), 1U);
   auto urgent = request_of(7);
   urgent.priority = -1;
@@ -67,7 +67,7 @@ TEST_F(scheduler_places_test, queues_by_priority_then_arrival_and_bounds_the_que
   replayed.attempt = 1;
   auto& replay = admit(replayed);
   EXPECT_FALSE(replay.is_here) << "what was admitted before is not refused";
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     done(id);
   EXPECT_LT(replay.number, third.number);
   EXPECT_LT(third.number, first.number);
@@ -127,7 +127,7 @@ TEST_F(scheduler_places_test, refuses_at_once_what_never_fits) {
 
 TEST_F(scheduler_places_test, a_request_waits_no_longer_than_its_deadline) {
   start_ready();
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     admit(request_of(id));
   auto& late = admit(request_of(5));
   pass(9900ms);
@@ -154,7 +154,7 @@ TEST_F(scheduler_places_test, requests_wait_for_the_cluster_to_become_ready) {
 
 TEST_F(scheduler_places_test, a_request_that_is_no_longer_wanted_leaves_the_queue) {
   start_ready();
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     admit(request_of(id));
   auto& waiting = admit(request_of(5));
   done(5);
@@ -164,7 +164,7 @@ TEST_F(scheduler_places_test, a_request_that_is_no_longer_wanted_leaves_the_queu
 
 TEST_F(scheduler_places_test, asking_again_for_too_much_takes_the_earlier_question_back) {
   start();
-  auto& first = admit(request_of(1)); // nobody is here yet
+  auto& first = admit(request_of(1)); // no worker has joined yet
   join(attention_hello(1));
   EXPECT_EQ(admit(request_of(1, 400, 200)).code(), ec::context_exceeded);
   EXPECT_EQ(first.code(), ec::cancelled);
@@ -186,7 +186,7 @@ TEST_F(scheduler_places_test, asking_again_for_nothing_takes_the_earlier_questio
 
 TEST_F(scheduler_places_test, asking_again_replaces_the_earlier_question) {
   start_ready();
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     admit(request_of(id));
   auto& first = admit(request_of(5));
   auto& second = admit(request_of(5));
@@ -202,7 +202,7 @@ TEST_F(scheduler_places_test, asking_again_replaces_the_earlier_question) {
 
 TEST_F(scheduler_places_test, the_places_on_a_dead_worker_are_gone) {
   start_ready();
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     admit(request_of(id));
   join(attention_hello(2));
   die(peers[0]);
@@ -218,7 +218,7 @@ TEST_F(scheduler_places_test, the_places_of_a_dead_gateway_are_free) {
   join(attention_hello(2));
   const auto lost = add_gateway();
   const auto other = add_gateway();
-  for (uint64_t id = 1; id <= 8; ++id) // workers take turns: 1, 2, 1, 2, ...
+  for (std::uint64_t id = 1; id <= 8; ++id) // workers take turns: 1, 2, 1, 2, ...
     admit(request_of(id), id % 2 == 1 ? lost : other);
   auto& orphan = admit(request_of(9), lost);
   auto& waiting = admit(request_of(10), other);

@@ -1,4 +1,4 @@
-// Who a restarted scheduler waits for, and how it takes those back who come late.
+// Which workers a restarted scheduler waits for, and how it accepts late ones.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,19 +13,19 @@ using namespace std::chrono_literals;
 
 class recovery_test : public scheduler_fixture {
  protected:
-  void start_with(size_t num_routers, size_t num_hosts, scheduler_config config = {}) {
+  void start_with(std::size_t num_routers, std::size_t num_hosts, scheduler_config config = {}) {
     start(std::move(config));
-    for (size_t index = 0; index < num_routers; ++index)
+    for (std::size_t index = 0; index < num_routers; ++index)
       join(attention_hello(1 + index));
-    for (size_t index = 0; index < num_hosts; ++index)
+    for (std::size_t index = 0; index < num_hosts; ++index)
       join(expert_hello(11 + index));
     pass(2s); // hosts have let go of what others have taken over
     ASSERT_TRUE(peers.front().log->is_ready());
     first_host = num_routers;
   }
 
-  /// Another one in the next term, that knows what this one has published. Nobody has joined it yet.
-  void restart(uint32_t min_expert_workers = 1) {
+  /// A scheduler of the next term, which knows the publications of this one. No worker has joined it yet.
+  void restart(std::uint32_t min_expert_workers = 1) {
     const auto before = status();
     kill(scheduler);
     scheduler_storage storage;
@@ -48,31 +48,31 @@ class recovery_test : public scheduler_fixture {
     who.renews = true;
   }
 
-  /// The hosts that have been published for each expert, by worker.
-  std::map<uint64_t, std::set<expert_id>> routed() {
-    std::map<uint64_t, std::set<expert_id>> result;
+  /// The published hosts of each expert, by worker.
+  std::map<std::uint64_t, std::set<expert_id>> routed() {
+    std::map<std::uint64_t, std::set<expert_id>> result;
     const auto experts = status().experts;
-    for (uint32_t layer = 0; layer < experts.layers.size(); ++layer)
-      for (uint32_t index = 0; index < experts.layers[layer]->experts.size(); ++index)
+    for (std::uint32_t layer = 0; layer < experts.layers.size(); ++layer)
+      for (std::uint32_t index = 0; index < experts.layers[layer]->experts.size(); ++index)
         for (auto host : experts.layers[layer]->experts[index].hosts)
           result[host.value].insert({layer, index});
     return result;
   }
 
-  bool is_in_view(const peer& of, uint64_t id) {
+  bool is_in_view(const peer& of, std::uint64_t id) {
     const auto& workers = of.log->views.back().workers;
     return std::any_of(workers.begin(), workers.end(),
                        [id](const auto& worker) { return worker.id.value == id; });
   }
 
-  size_t num_orders() const {
-    size_t result = 0;
+  std::size_t num_orders() const {
+    std::size_t result = 0;
     for (const auto& who : peers)
       result += who.log->orders.size();
     return result;
   }
 
-  size_t first_host = 0; ///< among peers
+  std::size_t first_host = 0; ///< among peers
 };
 
 TEST_F(recovery_test, waits_as_long_as_workers_keep_coming_and_no_longer) {
@@ -125,7 +125,7 @@ TEST_F(recovery_test, begins_anew_when_everybody_comes_late) {
 TEST_F(recovery_test, does_not_wait_for_a_first_placement_that_has_long_been) {
   start_with(1, 3, {.min_expert_workers = 3});
   restart(3);
-  for (size_t at = 0; at < 3; ++at)
+  for (std::size_t at = 0; at < 3; ++at)
     come_back(peers[at]);
   EXPECT_FALSE(status().ready);
   pass(defaults::scheduler_recovery + 1s);
@@ -136,7 +136,7 @@ TEST_F(recovery_test, does_not_wait_beyond_its_limit_however_many_keep_coming) {
   start_with(1, 20);
   restart();
   const auto begin = now();
-  size_t num_back = 0;
+  std::size_t num_back = 0;
   while (!status().ready && num_back < peers.size()) {
     come_back(peers[num_back++]);
     pass(defaults::recovery_extension - 200ms);
@@ -174,7 +174,7 @@ TEST_F(recovery_test, an_expert_host_that_comes_late_is_routed_to_at_once_and_ke
   EXPECT_EQ(routed(), before);
   EXPECT_EQ(late.log->orders.size(), orders);
   std::set<expert_id> held;
-  for (size_t at = first_host; at < peers.size(); ++at)
+  for (std::size_t at = first_host; at < peers.size(); ++at)
     for (auto expert : peers[at].log->hosted)
       EXPECT_TRUE(held.insert(expert).second) << "the others have let go again";
 }
@@ -201,7 +201,7 @@ TEST_F(recovery_test, an_attention_worker_that_comes_late_keeps_its_sequences) {
   start_with(2, 2);
   restart();
   auto& late = peers[1];
-  late.hello.running = {{{70}, 0}};
+  terms_of<attention_terms>(late.hello).running = {{{70}, 0}};
   late.load.running = 1;
   for (auto& who : peers)
     if (&who != &late)

@@ -1,4 +1,4 @@
-// The order of publication and disk, and what a scheduler does when its lease or its disk is lost.
+// The order of publication and disk, and the scheduler's reaction to a lost lease or disk.
 #include <filesystem>
 
 #include "actors/scheduler/cluster_store.hpp"
@@ -22,7 +22,7 @@ struct disk_state {
 };
 
 using fake_disk_actor = cluster_store_writer_actor::extend<
-    // Takes what hangs.
+    // Finishes hanging saves.
     caf::reacts_to<caf::tick_atom>>;
 
 fake_disk_actor::behavior_type fake_disk(fake_disk_actor::stateful_pointer<disk_state> self,
@@ -75,11 +75,11 @@ class storage_test : public scheduler_fixture {
     join(expert_hello(12));
   }
 
-  /// The next term, as a standby takes it that has seen no renewal for a lease.
+  /// The next term, as taken by a standby that has seen no renewal for a lease.
   std::unique_ptr<scheduler_lease> take_over() {
     lease_watch standby{state_dir(), "standby"};
     const lease_watch::time_point begin{1h};
-    const auto nothing = [] { return uint64_t{0}; };
+    const auto nothing = [] { return std::uint64_t{0}; };
     EXPECT_FALSE(standby.look(begin, nothing)) << "the lease is locked";
     auto lease = standby.look(begin + defaults::scheduler_lease, nothing);
     EXPECT_TRUE(lease);
@@ -170,14 +170,14 @@ TEST_F(storage_test, a_scheduler_with_an_older_store_takes_its_workers_word) {
   }
   EXPECT_TRUE(status().ready);
   EXPECT_EQ(peers[0].log->term(), 5U);
-  for (size_t layer = 0; layer < 3; ++layer)
+  for (std::size_t layer = 0; layer < 3; ++layer)
     EXPECT_EQ(status().experts.layers[layer]->experts, experts.layers[layer]->experts) << "nothing moves";
   EXPECT_EQ(peers[1].log->orders.size(), orders);
 }
 
 TEST_F(storage_test, a_scheduler_whose_lease_is_lost_ends_and_tells_why) {
   start_ready(2, {.state_dir = state_dir()});
-  for (uint64_t id = 1; id <= 4; ++id)
+  for (std::uint64_t id = 1; id <= 4; ++id)
     admit(request_of(id));
   auto& waiting = admit(request_of(5));
   caf::error reason;

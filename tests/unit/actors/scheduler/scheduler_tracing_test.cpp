@@ -1,8 +1,7 @@
-// An operator's word on tracing reaches all members, also those that join later, and holds for the next
-// scheduler.
+// An operator's trace command reaches all members, including later ones, and holds for the next scheduler.
 #include <filesystem>
 
-#include "actors/cluster/trace_control.hpp"
+#include "actors/protocol/trace_control_actor.hpp"
 #include "actors/scheduler/cluster_store.hpp"
 #include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
 
@@ -11,7 +10,7 @@ namespace {
 
 class scheduler_tracing_test : public scheduler_fixture {
  protected:
-  caf::expected<trace_receipt> tell(uint32_t share_ppm) {
+  caf::expected<trace_receipt> tell(std::uint32_t share_ppm) {
     return ask<trace_receipt>(caf::actor_cast<trace_control_actor>(scheduler), trace_command{share_ppm});
   }
 };
@@ -22,7 +21,7 @@ TEST_F(scheduler_tracing_test, tells_all_members_and_answers_with_what_they_say)
   const auto receipt = tell(10'000);
   ASSERT_TRUE(receipt);
   ASSERT_EQ(receipt->processes.size(), 4U); // the scheduler's own, too
-  size_t refused = 0;
+  std::size_t refused = 0;
   for (const auto& process : receipt->processes)
     refused += process.error == "no folder" ? 1 : 0;
   EXPECT_EQ(refused, 1U);

@@ -1,4 +1,4 @@
-// What the scheduler sends of the cluster, and to whom: what has changed, and all of it to those who ask.
+// Views that the scheduler sends: changes, and the whole view on request.
 #include "actors/scheduler/scheduler.hpp"
 
 #include "actors/cluster/view_change.hpp"
@@ -11,20 +11,14 @@ using namespace std::chrono_literals;
 
 class scheduler_views_test : public scheduler_fixture {
  protected:
-  static worker_hello gateway_hello() {
-    worker_hello hello;
-    hello.address = {{70}, worker_role::gateway, "gateway-70", ""};
-    return hello;
-  }
-
   /// Joined with peers[0], an attention worker, and two expert hosts.
   peer& start_with_gateway() {
     start_ready();
-    return join(gateway_hello());
+    return join(gateway_hello(70));
   }
 
-  static std::vector<uint32_t> layers_of(const view_change& change) {
-    std::vector<uint32_t> result;
+  static std::vector<std::uint32_t> layers_of(const view_change& change) {
+    std::vector<std::uint32_t> result;
     for (const auto& changed : change.layers)
       result.push_back(changed.index);
     return result;
@@ -33,7 +27,7 @@ class scheduler_views_test : public scheduler_fixture {
 
 TEST_F(scheduler_views_test, an_attention_worker_is_sent_the_layers_that_changed) {
   start_ready();
-  pass(1s); // who gave experts away has let go of them
+  pass(1s); // hosts that gave away experts have released them
   auto& attention = *peers[0].log;
   auto before = attention.held;
   attention.changes.clear();
@@ -44,8 +38,8 @@ TEST_F(scheduler_views_test, an_attention_worker_is_sent_the_layers_that_changed
     EXPECT_EQ(change.num_layers, 3U);
     auto after = before;
     ASSERT_EQ(apply(after, change), view_misfit::none);
-    std::vector<uint32_t> other;
-    for (uint32_t index = 0; index < 3; ++index)
+    std::vector<std::uint32_t> other;
+    for (std::uint32_t index = 0; index < 3; ++index)
       if (*after.experts.layers[index] != *before.experts.layers[index])
         other.push_back(index);
     EXPECT_EQ(layers_of(change), other);
@@ -60,16 +54,16 @@ TEST_F(scheduler_views_test, an_attention_worker_is_sent_the_layers_that_changed
 
 TEST_F(scheduler_views_test, a_death_names_the_worker_and_the_layers_that_lost_it) {
   start_ready();
-  pass(1s); // nobody else has its experts any more
+  pass(1s); // no other host has its experts
   auto& attention = *peers[0].log;
   attention.changes.clear();
   die(peers[2]);
   ASSERT_GE(attention.changes.size(), 2U);
   EXPECT_EQ(attention.changes[0].left, (std::vector<worker_id>{{12}}));
   EXPECT_TRUE(attention.changes[0].joined.empty());
-  EXPECT_EQ(layers_of(attention.changes[0]), (std::vector<uint32_t>{0, 2}));
+  EXPECT_EQ(layers_of(attention.changes[0]), (std::vector<std::uint32_t>{0, 2}));
   EXPECT_FALSE(attention.changes[0].ready);
-  for (size_t index = 1; index < attention.changes.size(); ++index)
+  for (std::size_t index = 1; index < attention.changes.size(); ++index)
     EXPECT_TRUE(attention.changes[index].left.empty()) << "told once";
   EXPECT_TRUE(attention.held.ready);
   EXPECT_EQ(attention.held.experts, status().experts);
@@ -98,7 +92,7 @@ TEST_F(scheduler_views_test, a_gateway_is_sent_workers_and_readiness_and_no_laye
 
 TEST_F(scheduler_views_test, who_has_missed_a_change_asks_and_gets_all_that_is_for_its_role) {
   auto& gateway = start_with_gateway();
-  const auto of = [this](uint64_t id) {
+  const auto of = [this](std::uint64_t id) {
     return ask<shared_view_change>(scheduler, view_atom_v, worker_id{id});
   };
   cluster_view at_attention;
@@ -121,7 +115,7 @@ TEST_F(scheduler_views_test, a_welcome_and_the_changes_after_it_make_the_view_of
   auto& late = join(attention_hello(2));
   EXPECT_EQ(late.log->welcome->view->from_epoch, 0U);
   EXPECT_EQ(late.log->welcome->view->layers.size(), 3U);
-  for (uint64_t id = 13; id <= 16; ++id) {
+  for (std::uint64_t id = 13; id <= 16; ++id) {
     join(expert_hello(id));
     pass(1s);
   }
@@ -157,9 +151,9 @@ TEST_F(scheduler_views_test, a_new_term_begins_with_the_whole_view) {
   const auto& first = attention.changes.front();
   EXPECT_EQ(first.term, 6U);
   EXPECT_EQ(first.from_epoch, 0U);
-  EXPECT_EQ(layers_of(first), (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(layers_of(first), (std::vector<std::uint32_t>{0, 1, 2}));
   EXPECT_EQ(first.joined.size(), 4U);
-  for (size_t index = 1; index < attention.changes.size(); ++index) {
+  for (std::size_t index = 1; index < attention.changes.size(); ++index) {
     EXPECT_EQ(attention.changes[index].term, 6U);
     EXPECT_GT(attention.changes[index].from_epoch, 0U);
   }

@@ -1,9 +1,10 @@
-// A placement target under test, with what the test knows of its history.
+// A placement target under test, with its history as recorded by the test.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,53 +18,52 @@ inline constexpr auto unlimited = UINT64_MAX;
 
 using hosts_by_expert = std::map<expert_id, std::vector<worker_id>>;
 
-/// A target, with what the test knows of its history.
 struct target_subject {
   placement_target target;
-  std::vector<uint32_t> layers;
-  std::map<worker_id, uint64_t> memory;
+  std::vector<std::uint32_t> layers;
+  std::map<worker_id, std::uint64_t> memory;
 
-  explicit target_subject(std::vector<uint32_t> layer_experts, uint32_t num_replicas = 1,
+  explicit target_subject(std::vector<std::uint32_t> layer_experts, std::uint32_t num_replicas = 1,
                           placement_workload workload = {})
       : target({num_replicas, workload}), layers(std::move(layer_experts)) {
     target.set_layers(layers);
   }
 
-  void add(uint64_t id, uint64_t max_experts = unlimited) {
+  void add(std::uint64_t id, std::uint64_t max_experts = unlimited, const std::string& topology = {}) {
     memory[{id}] = max_experts;
-    target.add_host({id}, max_experts);
+    target.add_host({id}, max_experts, topology);
   }
 
-  void remove(uint64_t id) {
+  void remove(std::uint64_t id) {
     memory.erase({id});
     target.remove_host({id});
   }
 
   hosts_by_expert hosts() const {
     hosts_by_expert result;
-    for (uint32_t layer = 0; layer < layers.size(); ++layer)
-      for (uint32_t index = 0; index < layers[layer]; ++index)
+    for (std::uint32_t layer = 0; layer < layers.size(); ++layer)
+      for (std::uint32_t index = 0; index < layers[layer]; ++index)
         result[{layer, index}] = target.hosts({layer, index});
     return result;
   }
 
-  uint64_t num_experts() const {
-    uint64_t result = 0;
+  std::uint64_t num_experts() const {
+    std::uint64_t result = 0;
     for (auto experts : layers)
       result += experts;
     return result;
   }
 
-  uint64_t capacity() const {
-    uint64_t result = 0;
+  std::uint64_t capacity() const {
+    std::uint64_t result = 0;
     for (const auto& [id, max_experts] : memory)
       result += std::min(max_experts, num_experts());
     return result;
   }
 
-  /// Experts of the layer by host, with zeros; of all layers for the number of layers.
-  std::map<worker_id, uint32_t> loads(size_t layer) const {
-    std::map<worker_id, uint32_t> result;
+  /// Experts of the layer by host, including zeros; of all layers for the number of layers.
+  std::map<worker_id, std::uint32_t> loads(std::size_t layer) const {
+    std::map<worker_id, std::uint32_t> result;
     for (const auto& [id, max_experts] : memory)
       result[id] = 0;
     for (const auto& [expert, hosts] : hosts())
@@ -74,10 +74,10 @@ struct target_subject {
   }
 };
 
-/// Between the most and the least.
-inline uint32_t range_of(const std::map<worker_id, uint32_t>& loads, bool without_zeros = false) {
-  uint32_t most = 0;
-  uint32_t least = UINT32_MAX;
+/// Difference of the largest and the smallest load.
+inline std::uint32_t range_of(const std::map<worker_id, std::uint32_t>& loads, bool without_zeros = false) {
+  std::uint32_t most = 0;
+  std::uint32_t least = UINT32_MAX;
   for (const auto& [id, load] : loads)
     if (load > 0 || !without_zeros) {
       most = std::max(most, load);
@@ -86,9 +86,9 @@ inline uint32_t range_of(const std::map<worker_id, uint32_t>& loads, bool withou
   return least == UINT32_MAX ? 0 : most - least;
 }
 
-/// Replicas that are where they were not before.
-inline size_t moves_between(const hosts_by_expert& before, const hosts_by_expert& after) {
-  size_t result = 0;
+/// Replicas on hosts that did not have them before.
+inline std::size_t moves_between(const hosts_by_expert& before, const hosts_by_expert& after) {
+  std::size_t result = 0;
   for (const auto& [expert, hosts] : after)
     for (auto host : hosts) {
       const auto& old = before.at(expert);
@@ -103,9 +103,8 @@ inline void expect_sound(const target_subject& s) {
     ASSERT_TRUE(std::adjacent_find(hosts.begin(), hosts.end()) == hosts.end()) << "distinct hosts";
     for (auto host : hosts)
       ASSERT_TRUE(s.memory.contains(host)) << "a live host";
-    if (s.capacity() >= s.num_experts()) {
+    if (s.capacity() >= s.num_experts())
       ASSERT_FALSE(hosts.empty()) << "(" << expert.layer << ", " << expert.index << ") is lost";
-    }
   }
   for (const auto& [id, load] : s.loads(s.layers.size())) {
     ASSERT_LE(load, s.memory.at(id));
@@ -113,8 +112,8 @@ inline void expect_sound(const target_subject& s) {
   }
 }
 
-inline std::vector<uint32_t> random_layers(dice& random) {
-  std::vector<uint32_t> result;
+inline std::vector<std::uint32_t> random_layers(dice& random) {
+  std::vector<std::uint32_t> result;
   for (auto layers = 1 + random.below(6); layers > 0; --layers)
     result.push_back(random.below(4) == 0 ? 0 : 1 + random.below(12));
   return result;

@@ -1,4 +1,4 @@
-// What shells complete: the scripts are run by the shells themselves, where they are here.
+// Shell completion: the scripts are run by the shells themselves, if installed.
 #include "services/manual/completion.hpp"
 
 #include <array>
@@ -76,7 +76,7 @@ class completion : public ::testing::Test {
     return lines;
   }
 
-  /// What bash offers when these words have been typed, the last one not to its end.
+  /// Bash's offers after these words, of which the last one is incomplete.
   std::vector<std::string> offered(const std::vector<std::string>& words) const {
     std::string typed;
     for (const std::string& word : words)
@@ -87,7 +87,7 @@ class completion : public ::testing::Test {
                         + "\n_troupe_complete\nfor one in \"${COMPREPLY[@]}\"; do echo \"$one\"; done\n");
   }
 
-  /// Where CI=true the shell must be: else nobody would see that it is not tried.
+  /// With CI=true the shell must be installed: otherwise a missing test would go unnoticed.
   static bool is_here(const std::string& shell) {
     const bool is_found = std::system(("command -v " + shell + " > /dev/null").c_str()) == 0;
     const char* const ci = std::getenv("CI");

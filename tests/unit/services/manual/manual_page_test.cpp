@@ -1,4 +1,4 @@
-// Manual pages: what is in them, and that they are well formed.
+// Manual pages: their content, and that they are well formed.
 #include "services/manual/manual_page.hpp"
 
 #include <gmock/gmock.h>

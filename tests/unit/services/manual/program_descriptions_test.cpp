@@ -1,4 +1,4 @@
-// What a program says of itself, and what is said of one that does not.
+// Programs' descriptions of themselves, and errors for programs without one.
 #include "services/manual/program_descriptions.hpp"
 
 #include <cstdlib>

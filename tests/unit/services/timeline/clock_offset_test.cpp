@@ -1,4 +1,4 @@
-// The estimate of a clock's offset, against clocks that are made up: skewed, drifting, over ways with queues.
+// The estimate of a clock's offset, for simulated clocks: skewed, drifting, over paths with queues.
 #include <algorithm>
 #include <random>
 
@@ -9,31 +9,32 @@
 namespace troupe {
 namespace {
 
-constexpr int64_t microsecond = 1000;
-constexpr int64_t millisecond = 1000 * microsecond;
-constexpr int64_t s = 1000 * millisecond;
+constexpr std::int64_t microsecond = 1000;
+constexpr std::int64_t millisecond = 1000 * microsecond;
+constexpr std::int64_t s = 1000 * millisecond;
 
 /// Two clocks, and exchanges between them every millisecond.
 struct simulation {
-  int64_t skew = 0; ///< of the other clock, at time 0
-  double drift = 0; ///< seconds a second
-  int64_t least_there = 20 * microsecond;
-  int64_t least_back = 20 * microsecond;
-  double jitter_there = 0; ///< mean of what queues add, in ns; exponentially distributed
+  std::int64_t skew = 0; ///< of the other clock, at time 0
+  double drift = 0;      ///< seconds a second
+  std::int64_t least_there = 20 * microsecond;
+  std::int64_t least_back = 20 * microsecond;
+  double jitter_there = 0; ///< mean delay of queues, in ns; exponentially distributed
   double jitter_back = 0;
-  uint32_t seed = 1;
+  std::uint32_t seed = 1;
 
-  int64_t offset_at(int64_t time) const {
-    return skew + static_cast<int64_t>(drift * static_cast<double>(time));
+  std::int64_t offset_at(std::int64_t time) const {
+    return skew + static_cast<std::int64_t>(drift * static_cast<double>(time));
   }
 
-  std::vector<round_trip> trips(int64_t duration) const {
+  std::vector<round_trip> trips(std::int64_t duration) const {
     std::mt19937 random(seed);
     const auto extra = [&random](double mean) {
-      return mean == 0 ? 0 : static_cast<int64_t>(std::exponential_distribution<double>(1 / mean)(random));
+      return mean == 0 ? 0
+                       : static_cast<std::int64_t>(std::exponential_distribution<double>(1 / mean)(random));
     };
     std::vector<round_trip> result;
-    for (int64_t at = 0; at < duration; at += millisecond) {
+    for (std::int64_t at = 0; at < duration; at += millisecond) {
       const auto arrived = at + least_there + extra(jitter_there);
       const auto answered = arrived + 300 * microsecond;
       const auto back = answered + least_back + extra(jitter_back);
@@ -52,7 +53,7 @@ TEST(clock_offset, is_exact_over_ways_that_take_the_same_time) {
 }
 
 TEST(clock_offset, is_within_half_of_the_least_delay_whatever_queues_add_to_one_way) {
-  for (uint32_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     const simulation two{
         .skew = 3 * s, .jitter_there = 2.0 * millisecond, .jitter_back = 10.0 * microsecond, .seed = seed};
     const auto found = estimate_offset(two.trips(20 * s));
@@ -77,7 +78,7 @@ TEST(clock_offset, follows_a_clock_that_drifts) {
                        .jitter_back = 200.0 * microsecond};
   const auto found = estimate_offset(two.trips(120 * s));
   EXPECT_GE(found.points().size(), 10U);
-  for (int64_t at = 10 * s; at < 110 * s; at += s)
+  for (std::int64_t at = 10 * s; at < 110 * s; at += s)
     EXPECT_NEAR(static_cast<double>(found.at(at)), static_cast<double>(two.offset_at(at)),
                 100.0 * microsecond)
         << at / s;

@@ -1,4 +1,4 @@
-// Events pass from one thread to another whole and in order; what finds no room is counted.
+// Events pass from one thread to another complete and in order; those without room are counted.
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace troupe::timeline {
 namespace {
 
-event numbered(uint64_t number) {
+event numbered(std::uint64_t number) {
   return {.kind = event_kind::micro_batch, .id = number};
 }
 
@@ -24,8 +24,8 @@ std::vector<event> all_of(event_ring& ring) {
 
 TEST(event_ring, gives_events_in_their_order_also_around_its_end) {
   event_ring ring(4);
-  uint64_t next = 0;
-  uint64_t expected = 0;
+  std::uint64_t next = 0;
+  std::uint64_t expected = 0;
   for (int round = 0; round < 5; ++round) {
     for (int i = 0; i < 3; ++i)
       EXPECT_TRUE(ring.push(numbered(next++)));
@@ -37,7 +37,7 @@ TEST(event_ring, gives_events_in_their_order_also_around_its_end) {
 
 TEST(event_ring, drops_and_counts_what_finds_no_room) {
   event_ring ring(4);
-  for (uint64_t i = 0; i < 7; ++i)
+  for (std::uint64_t i = 0; i < 7; ++i)
     EXPECT_EQ(ring.push(numbered(i)), i < 4);
   EXPECT_EQ(all_of(ring).size(), 4U);
   EXPECT_EQ(ring.take_dropped(), 3U);
@@ -69,14 +69,14 @@ TEST(event_ring, cuts_a_text_that_is_too_long) {
 
 TEST(event_ring, loses_nothing_between_two_threads_that_it_does_not_count) {
   event_ring ring(64);
-  constexpr uint64_t count = 20000;
+  constexpr std::uint64_t count = 20000;
   std::thread writer([&ring] {
-    for (uint64_t i = 1; i <= count; ++i)
+    for (std::uint64_t i = 1; i <= count; ++i)
       ring.push(numbered(i));
   });
-  uint64_t seen = 0;
-  uint64_t dropped = 0;
-  uint64_t last = 0;
+  std::uint64_t seen = 0;
+  std::uint64_t dropped = 0;
+  std::uint64_t last = 0;
   const auto read = [&] {
     for (const auto& found : all_of(ring)) {
       EXPECT_GT(found.id, last);
@@ -103,7 +103,7 @@ TEST(ring_pool, lends_a_ring_again_once_it_has_been_read) {
   });
   first.join();
   EXPECT_EQ(pool.take(), nullptr); // its events wait
-  std::vector<std::pair<uint32_t, uint64_t>> found;
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> found;
   const auto read = [&] {
     return pool.drain([&](const ring_pool::thread_id& thread, std::span<const event> events) {
       for (const auto& e : events)
@@ -116,7 +116,7 @@ TEST(ring_pool, lends_a_ring_again_once_it_has_been_read) {
   ASSERT_NE(again, nullptr);
   again->ring.push(numbered(2));
   EXPECT_EQ(read(), 0U);
-  EXPECT_EQ(found, (std::vector<std::pair<uint32_t, uint64_t>>{{1, 1}, {2, 2}}));
+  EXPECT_EQ(found, (std::vector<std::pair<std::uint32_t, std::uint64_t>>{{1, 1}, {2, 2}}));
 }
 
 } // namespace

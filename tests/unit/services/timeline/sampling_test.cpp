@@ -1,4 +1,4 @@
-// Which requests are traced does not depend on who asks.
+// All processes trace the same requests.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -25,9 +25,8 @@ TEST(sampling, takes_about_the_share_that_is_asked_for) {
 
 TEST(sampling, of_a_larger_share_has_all_of_a_smaller_one) {
   for (int i = 0; i < 2000; ++i)
-    if (is_sampled(identity_of(numbered(i)), limit_of(0.1))) {
+    if (is_sampled(identity_of(numbered(i)), limit_of(0.1)))
       EXPECT_TRUE(is_sampled(identity_of(numbered(i)), limit_of(0.2))) << i;
-    }
 }
 
 TEST(sampling, takes_all_or_nothing_at_the_ends) {

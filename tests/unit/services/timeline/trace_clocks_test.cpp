@@ -1,4 +1,4 @@
-// The events of several processes come to one clock: the one that they share, or what their messages show.
+// The events of several processes are converted to one clock: a shared one, or by their messages.
 #include <gtest/gtest.h>
 
 #include "services/timeline/trace_clocks.hpp"
@@ -9,8 +9,8 @@ namespace {
 using timeline::event;
 using timeline::event_kind;
 
-constexpr uint64_t us = 1000;
-constexpr uint64_t ms = 1000 * us;
+constexpr std::uint64_t us = 1000;
+constexpr std::uint64_t ms = 1000 * us;
 
 trace_log log_of(const std::string& name, const std::string& clock) {
   trace_log log;
@@ -18,18 +18,18 @@ trace_log log_of(const std::string& name, const std::string& clock) {
   return log;
 }
 
-void add(trace_log& log, event_kind kind, uint64_t begin, uint64_t end, std::array<uint64_t, 8> args,
-         uint64_t id = 1) {
+void add(trace_log& log, event_kind kind, std::uint64_t begin, std::uint64_t end,
+         std::array<std::uint64_t, 8> args, std::uint64_t id = 1) {
   log.events.push_back(
       {{.kind = kind, .begin_ns = begin, .duration_ns = end - begin, .id = id, .args = args}, 1, {}});
 }
 
 /// A gateway, a scheduler, an attention worker and an expert worker, each with a clock of its own, and the
 /// messages between them, which take 10 us.
-std::vector<trace_log> four_machines(uint64_t scheduler, uint64_t attention, uint64_t expert) {
+std::vector<trace_log> four_machines(std::uint64_t scheduler, std::uint64_t attention, std::uint64_t expert) {
   std::vector<trace_log> logs{log_of("gateway-0", "a"), log_of("scheduler-0", "b"),
                               log_of("attention-0", "c"), log_of("expert-0", "d")};
-  const uint64_t at = 100 * ms;
+  const std::uint64_t at = 100 * ms;
   add(logs[0], event_kind::admission, at, at + 30 * us, {7, 0});
   add(logs[1], event_kind::queue, at + 10 * us + scheduler, at + 20 * us + scheduler, {7, 0});
   add(logs[0], event_kind::submit, at + 40 * us, at + 41 * us, {7, 0, 3});
@@ -46,15 +46,15 @@ TEST(trace_clocks, are_measured_over_processes_in_between) {
   const auto logs = four_machines(5 * ms, 70 * ms, 400 * ms);
   const auto clocks = common_clocks(logs, clock_source::automatic);
   EXPECT_EQ(clocks[0].how, "reference");
-  const std::vector<uint64_t> ahead{0, 5 * ms, 70 * ms, 400 * ms};
-  for (size_t i = 0; i < logs.size(); ++i) {
-    EXPECT_EQ(clocks[i].common(100 * ms + ahead[i]), static_cast<int64_t>(100 * ms)) << logs[i].process.name;
-    EXPECT_EQ(clocks[i].offset_ns, static_cast<int64_t>(ahead[i])) << logs[i].process.name;
-    if (i > 0) {
+  const std::vector<std::uint64_t> ahead{0, 5 * ms, 70 * ms, 400 * ms};
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    EXPECT_EQ(clocks[i].common(100 * ms + ahead[i]), static_cast<std::int64_t>(100 * ms))
+        << logs[i].process.name;
+    EXPECT_EQ(clocks[i].offset_ns, static_cast<std::int64_t>(ahead[i])) << logs[i].process.name;
+    if (i > 0)
       EXPECT_EQ(clocks[i].how, "measured");
-    }
   }
-  EXPECT_EQ(clocks[3].error_ns, static_cast<int64_t>(20 * us)); // of both steps
+  EXPECT_EQ(clocks[3].error_ns, static_cast<std::int64_t>(20 * us)); // of both steps
 }
 
 TEST(trace_clocks, are_not_measured_where_they_are_shared) {
@@ -72,7 +72,7 @@ TEST(trace_clocks, are_measured_where_messages_show_that_they_are_not_the_same) 
   for (auto& log : logs)
     log.process.clock = "same";
   const auto clocks = common_clocks(logs, clock_source::automatic);
-  EXPECT_EQ(clocks[2].common(170 * ms), static_cast<int64_t>(100 * ms));
+  EXPECT_EQ(clocks[2].common(170 * ms), static_cast<std::int64_t>(100 * ms));
 }
 
 TEST(trace_clocks, go_by_the_wall_clock_where_no_message_leads) {
@@ -80,7 +80,7 @@ TEST(trace_clocks, go_by_the_wall_clock_where_no_message_leads) {
   logs[1].process.steady_ns = 450 * ms;
   const auto clocks = common_clocks(logs, clock_source::automatic);
   EXPECT_EQ(clocks[1].how, "wall clock");
-  EXPECT_EQ(clocks[1].common(450 * ms), static_cast<int64_t>(50 * ms));
+  EXPECT_EQ(clocks[1].common(450 * ms), static_cast<std::int64_t>(50 * ms));
 }
 
 } // namespace

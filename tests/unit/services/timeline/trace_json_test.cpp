@@ -1,4 +1,4 @@
-// The merged timeline: what a viewer needs, slices within slices, arrows with two ends, requests by name.
+// The merged timeline: nested slices, arrows with two ends, requests by name.
 #include <map>
 #include <sstream>
 

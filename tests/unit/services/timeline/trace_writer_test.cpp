@@ -1,5 +1,4 @@
-// What a process records is in its file, up to its size; what goes wrong with the file ends the tracing
-// alone.
+// A process's events are in its file, up to its size; a fault of the file ends only the tracing.
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -117,7 +116,7 @@ TEST_F(trace_writer_test, stops_at_the_size_that_a_file_may_have) {
 }
 
 TEST_F(trace_writer_test, ends_the_tracing_alone_where_the_file_cannot_be_written) {
-  // A folder in which nothing can be made any more stands for a disk without room.
+  // A folder in which nothing can be created represents a full disk.
   {
     const trace_writer writer(options(), log_);
     fs::remove_all(dir_);
@@ -142,7 +141,7 @@ TEST_F(trace_writer_test, refuses_a_folder_that_cannot_be_made) {
 TEST_F(trace_writer_test, leaves_a_file_that_can_be_read_up_to_where_it_was_cut) {
   {
     const trace_writer writer(options(), log_);
-    for (uint64_t i = 0; i < 10; ++i)
+    for (std::uint64_t i = 0; i < 10; ++i)
       timeline::record({.kind = event_kind::micro_batch, .id = i});
   }
   fs::resize_file(file("expert-1.trace"), fs::file_size(file("expert-1.trace")) - 50);

@@ -1,4 +1,4 @@
-// Rates and quantiles of what has come between two pages of metrics.
+// Rates and quantiles of the interval between two pages of metrics.
 #include "services/top/interval_figures.hpp"
 
 #include <limits>

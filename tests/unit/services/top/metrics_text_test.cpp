@@ -1,4 +1,4 @@
-// What is read from a page of metrics.
+// Reading a page of metrics.
 #include "services/top/metrics_text.hpp"
 
 #include <cmath>
@@ -26,9 +26,8 @@ troupe_b +Inf
 }
 
 TEST(metrics_text, leaves_out_what_it_cannot_read) {
-  for (const char* line : {"a", "a{", "a{b=\"c", "a{b=\"c\"", "a{b=\"c\"}", "a{b} 1", "a b", "{} 1", " 1"}) {
+  for (const char* line : {"a", "a{", "a{b=\"c", "a{b=\"c\"", "a{b=\"c\"}", "a{b} 1", "a b", "{} 1", " 1"})
     EXPECT_TRUE(metrics_text(line).all().empty()) << line;
-  }
 }
 
 TEST(metrics_text, has_names_without_a_prefix) {

@@ -1,4 +1,4 @@
-// The lines of a screen, and that they fit.
+// The lines of a screen, and their length.
 #include "services/top/screen.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-overview some_figures(size_t num_workers) {
+overview some_figures(std::size_t num_workers) {
   overview figures;
   figures.is_ready = true;
   figures.scheduler = "term 3";
@@ -29,10 +29,9 @@ overview some_figures(size_t num_workers) {
   figures.kv_capacity = 4096;
   figures.planner = "planner on, no moves";
   figures.imbalance = 1.084;
-  for (size_t i = 0; i < 8; ++i) {
+  for (std::size_t i = 0; i < 8; ++i)
     figures.hottest.push_back({i, 17, 4.2, {"expert-0", "expert-1"}});
-  }
-  for (size_t i = 0; i < num_workers; ++i) {
+  for (std::size_t i = 0; i < num_workers; ++i) {
     figures.workers.push_back(
         {"expert-" + std::to_string(i), "expert", "ok", "2", 5, 0.25, {}, {}, "96 experts"});
   }
@@ -71,7 +70,7 @@ TEST(top_screen, fits_80_by_24) {
 }
 
 TEST(top_screen, fits_a_window_that_is_too_small_for_anything) {
-  for (const size_t rows : {1U, 2U, 11U, 12U}) {
+  for (const std::size_t rows : {1U, 2U, 11U, 12U}) {
     const auto lines = screen_lines(about, some_figures(9), {7, rows});
     EXPECT_LE(lines.size(), rows);
     EXPECT_EQ(lines[0], "troupe ");

@@ -1,6 +1,5 @@
-// What UCX 1.13 does when a peer dies while the two are connecting: it aborts, in several ways. Peers here
-// are processes that stand still at a certain step and are killed there. A program of its own, because it
-// forks before UCX starts.
+// UCX 1.13 aborts in several ways when a peer dies while the two are connecting. Peers here are processes
+// that halt at a certain step and are killed there. A separate program, because it forks before UCX starts.
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -25,7 +24,7 @@ namespace {
 // Only a test that fails waits this long.
 constexpr std::chrono::seconds patience{60};
 
-constexpr int num_peers = 12; // for each test; which of two connections stands is chance
+constexpr int num_peers = 12; // for each test; which of two connections survives is random
 
 struct nobody : ucx_worker::handler {
   bool arrived(const ucx_worker::arrival&) override { return false; }
@@ -78,7 +77,7 @@ void write_text(int fd, const std::string& text) {
     _exit(1);
 }
 
-// Shorter than a pipe is deep, so it comes whole.
+// Fits into a pipe, so it arrives complete.
 std::optional<std::string> read_text(int fd) {
   std::size_t size = 0;
   if (::read(fd, &size, sizeof(size)) != sizeof(size))
@@ -131,7 +130,7 @@ class peer {
     from_ = reports[0];
   }
 
-  /// Lets it begin; returns its address.
+  /// Starts it; returns its address.
   std::string start(deed what, const ucx_worker& survivor) const {
     write_text(to_, {static_cast<char>(what)});
     write_text(to_, survivor.address());
@@ -169,7 +168,7 @@ class dying_peer_test : public testing::Test {
     return result;
   }
 
-  // Takes the message that `who` sends before it stands still, and has not sent the answer.
+  // Receives the message of `who`, which then halts without an answer.
   static void meet_sender(const peer& who, ucx_worker& by) {
     who.start(deed::sends, by);
     EXPECT_TRUE(progress_until(by, [&who](unsigned) { return who.has_done(); }));
@@ -242,7 +241,7 @@ TEST_F(dying_peer_test, who_waits_for_an_answer_of_one_that_leaves) {
   const auto victim = next_peer();
   ucx_worker leaving{loopback(), owner};
   {
-    // The answer, which is forgotten.
+    // The answer, which is leaked.
     test::unreported_leaks known;
     meet_sender(victim, leaving);
   }

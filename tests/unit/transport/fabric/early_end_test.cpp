@@ -1,6 +1,5 @@
-// What UCX 1.13 does when the data of a frame are to be fetched from a peer that has just died: it calls back
-// before the call that begins the fetch has returned. A program of its own, because it replaces functions of
-// UCX.
+// When the data of a frame are fetched from a peer that has just died, UCX 1.13 calls back before the call
+// that begins the fetch has returned. A separate program, because it replaces functions of UCX.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace {
 
-// The beginning of ucp_request_param_t: its header is the transport's alone.
+// The beginning of ucp_request_param_t: only the transport includes its header.
 struct request_parameters {
   std::uint32_t mask;
   std::uint32_t flags;
@@ -30,7 +29,7 @@ int freed;
 extern "C" void* ucp_am_recv_data_nbx(void*, void*, void*, std::size_t num_bytes,
                                       const request_parameters* parameters) {
   parameters->received(&request, early_status, num_bytes, parameters->user_data);
-  EXPECT_EQ(freed, 0); // UCX returns it yet
+  EXPECT_EQ(freed, 0); // UCX still returns it
   return &request;
 }
 

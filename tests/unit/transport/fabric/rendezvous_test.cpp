@@ -1,4 +1,4 @@
-// The socket on which peers meet, when all of them come at once.
+// The socket on which peers meet, when all of them connect at once.
 #include "actors/transport/fabric/rendezvous.hpp"
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "actors/transport/transport.hpp"
+#include "actors/transport/caf/transport.hpp"
 
 namespace troupe::wire {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto deadline = 10s; ///< of a handshake; sanitizers take their time
+constexpr auto deadline = 10s; ///< of a handshake; sanitizers are slow
 
-/// Lets everybody in, and notes who has come.
+/// Accepts all peers, and records them.
 class open_house : public rendezvous::host {
  public:
   introduction introduce() override {
@@ -56,7 +56,7 @@ class open_house : public rendezvous::host {
 };
 
 TEST(rendezvous_test, all_who_have_lost_their_scheduler_in_the_same_instant_are_let_in) {
-  // As many as the door takes, or as this process may have descriptors for: two for each.
+  // As many as the listener accepts, or as this process may have descriptors for: two for each.
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   limit.rlim_cur = limit.rlim_max;
@@ -75,7 +75,7 @@ TEST(rendezvous_test, all_who_have_lost_their_scheduler_in_the_same_instant_are_
   const auto endpoint = "127.0.0.1:" + std::to_string(door.port());
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < count; ++i)
-    callers.dial(endpoint); // before anybody is let in: the kernel's queue holds all of them
+    callers.dial(endpoint); // before any peer is accepted: the kernel's queue holds all of them
   while ((scheduler.nodes.size() < count || workers.sockets.size() < count) && scheduler.errors.empty()
          && workers.errors.empty() && std::chrono::steady_clock::now() - begin < 60s)
     events.wait(100ms);

@@ -27,7 +27,8 @@ ucx_settings over_tcp() {
 
 class shared_memory_test : public ::testing::Test {
  protected:
-  /// Gives this process a /dev/shm of its own. @returns false where that needs rights it does not have
+  /// Gives this process its own /dev/shm.
+  /// @returns false if it lacks the rights for that
   static bool mount_over(unsigned long flags, const char* options) {
     return ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0
            && ::mount("tmpfs", "/dev/shm", "tmpfs", flags, options) == 0;

@@ -1,4 +1,4 @@
-// Which versions of UCX are repaired, and what operators hear of the others.
+// Which versions of UCX are repaired, and the operators' messages about others.
 #include "actors/transport/fabric/ucx_repairs.hpp"
 
 #include <stdexcept>

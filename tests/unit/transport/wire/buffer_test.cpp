@@ -51,7 +51,7 @@ TEST(buffer_test, refuses_sizes_no_memory_has) {
   EXPECT_THROW(pool.allocate((std::size_t{1} << 40) + 1), std::bad_alloc);
 }
 
-/// Pinned memory as far as the pool can tell, and how much of it is out.
+/// Memory that the pool treats as pinned, and how much of it is in use.
 struct counted_memory {
   static inline std::size_t num_taken = 0;
 
@@ -81,7 +81,7 @@ TEST(buffer_test, comes_from_the_memory_that_the_pool_was_told_to_take) {
   EXPECT_EQ(before->kind(), memory_kind::host);
   EXPECT_EQ(counted_memory::num_taken, 1U);
 
-  // One that was taken before goes back to where it came from, and is not given out as pinned.
+  // One that was allocated before returns to its origin, and is not reused as pinned.
   before = nullptr;
   EXPECT_EQ(pool.stats().cached_bytes, 0U);
   const auto* where = pinned->data();

@@ -152,7 +152,7 @@ TEST_F(extensible_test, a_structure_that_ends_inside_of_a_field_is_refused) {
   ASSERT_EQ(bytes.size(), 8U);
   for (char length = 1; length < 4; ++length) {
     bytes[3] = length;
-    // What follows would be enough for the field, but it is no part of the structure.
+    // The following bytes would suffice for the field, but are not part of the structure.
     EXPECT_TRUE(is_refused<old_part>(bytes)) << static_cast<int>(length);
   }
 }

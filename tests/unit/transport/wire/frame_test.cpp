@@ -43,7 +43,7 @@ TEST(frame_test, comes_back) {
   EXPECT_EQ(x.payload_offset, 0U);
 }
 
-// The first bytes of version 2, for good: a changed layout needs a new version.
+// The first bytes of version 2 are final: a changed layout needs a new version.
 TEST(frame_test, layout_is_fixed) {
   const auto bytes = encoded(sample(), 0);
   const std::array<unsigned, 32> expected{0x54, 0x52, 0x50, 0x46, 2, 1, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0,
@@ -148,9 +148,8 @@ TEST(frame_test, survives_noise) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     bytes.resize(random() % (bytes.size() + 1));
     const auto x = decode_frame(bytes, random() % 4096, limit);
-    if (x.error == frame_error::none) {
+    if (x.error == frame_error::none)
       EXPECT_LE(x.metadata.size(), bytes.size());
-    }
   }
 }
 

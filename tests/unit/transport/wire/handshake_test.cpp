@@ -16,7 +16,7 @@ introduction someone(const std::string& name, const std::string& fingerprint = "
   return {name, fingerprint, name + ":1", 17, 1000, 10, "address of " + name, "memory of " + name};
 }
 
-// Lets both talk until nobody has anything to say. `tamper` may change what the client hears and says.
+// Exchanges output until both sides have none. `tamper` may change the client's input and output.
 void converse(handshake& client, handshake& server) {
   for (bool busy = true; busy;) {
     busy = false;
@@ -161,7 +161,7 @@ TEST(handshake_test, versions_without_one_in_common_are_named_on_both_sides) {
     EXPECT_NE(side->error().find(to_string(newer.versions)), std::string::npos) << side->error();
     EXPECT_NE(side->error().find(to_string(protocol_versions())), std::string::npos) << side->error();
   }
-  // The server's word counts for nothing either.
+  // The server's introduction does not count either.
   handshake other_client{role::client, "secret", someone("anna")};
   handshake other_server{role::server, "secret", newer};
   other_server.feed(other_client.take_output());
@@ -169,8 +169,8 @@ TEST(handshake_test, versions_without_one_in_common_are_named_on_both_sides) {
   EXPECT_EQ(other_server.feed(other_client.take_output()), state::refused);
 }
 
-/// What a server makes of a client whose introduction, as this version writes it, is longer or shorter by so
-/// many bytes.
+/// A server's reaction to a client whose introduction is longer or shorter by N bytes than this version
+/// writes it.
 handshake met_with(std::ptrdiff_t more_bytes) {
   const nonce theirs{};
   handshake server{role::server, "secret", someone("berta")};
@@ -184,7 +184,7 @@ handshake met_with(std::ptrdiff_t more_bytes) {
   client.feed(challenge);
   const auto proof = client.take_output();
   std::vector<std::byte> claim(proof.begin() + record_head_bytes + sizeof(digest), proof.end());
-  claim.resize(static_cast<size_t>(std::ssize(claim) + more_bytes), std::byte{42});
+  claim.resize(static_cast<std::size_t>(std::ssize(claim) + more_bytes), std::byte{42});
   const std::string label = "client";
   const auto mac = hmac_sha256("secret", {std::as_bytes(std::span{label}), theirs, own, claim});
   std::vector<std::byte> body(mac.begin(), mac.end());
@@ -271,6 +271,47 @@ TEST(handshake_test, what_follows_the_handshake_is_kept) {
 
 TEST(handshake_test, an_empty_secret_is_refused) {
   EXPECT_THROW((handshake{role::client, "", someone("anna")}), std::runtime_error);
+  EXPECT_THROW((handshake{role::client, cluster_secrets{}, someone("anna")}), std::runtime_error);
+}
+
+/// The final states of two sides with these secrets.
+std::pair<state, state> met_with(const cluster_secrets& clients, const cluster_secrets& servers) {
+  handshake client{role::client, clients, someone("anna")};
+  handshake server{role::server, servers, someone("berta")};
+  server.feed(client.take_output());
+  client.feed(server.take_output());
+  if (server.feed(client.take_output()) == state::deciding)
+    server.accept();
+  client.feed(server.take_output());
+  return {client.current(), server.current()};
+}
+
+TEST(handshake_test, the_first_secret_is_sent_and_all_are_believed) {
+  using list = std::vector<std::string>;
+  const std::pair met{state::done, state::done};
+  const std::pair strangers{state::failed, state::failed};
+  const cluster_secrets before{"old"};
+  const cluster_secrets both{list{"old", "new"}};
+  const cluster_secrets turned{list{"new", "old"}};
+  const cluster_secrets after{"new"};
+  // Each step of an exchange is compatible with its neighbours, on either side.
+  const std::vector<cluster_secrets> steps{before, both, turned, after};
+  for (std::size_t a = 0; a < steps.size(); ++a)
+    for (std::size_t b = 0; b < steps.size(); ++b)
+      if (a + 1 >= b && b + 1 >= a)
+        EXPECT_EQ(met_with(steps[a], steps[b]), met) << a << b;
+  EXPECT_EQ(met_with(before, after), strangers);
+  EXPECT_EQ(met_with(both, after), strangers) << "a client has sent another than its first";
+  EXPECT_EQ(met_with(after, before), strangers);
+}
+
+TEST(handshake_test, secrets_are_replaced_for_meetings_to_come) {
+  cluster_secrets kept{"old"};
+  const cluster_secrets given = kept;
+  EXPECT_EQ(met_with("new", given).second, state::failed);
+  kept.replace({"new", ""});
+  EXPECT_EQ(met_with("new", given).second, state::done);
+  EXPECT_EQ(met_with("old", given).second, state::failed);
 }
 
 TEST(handshake_test, survives_noise) {
