@@ -168,8 +168,9 @@ void check(const model_config& config) {
   expect(config.embeddings.shape == std::vector<std::size_t>{config.vocab_size, config.hidden}, "embeddings");
   expect(config.output_head().outputs() == config.vocab_size, "a logit for each token");
   expect(config.final_norm.width() == config.hidden, "a final norm");
-  for (const auto frequency : troupe::kernels::rope_inverse_frequencies(config.rope))
-    expect(std::isfinite(frequency) && frequency >= 0, "an angle of each pair");
+  if (config.rope.rotary_dim > 0)
+    for (const auto frequency : troupe::kernels::rope_inverse_frequencies(config.rope))
+      expect(std::isfinite(frequency) && frequency >= 0, "an angle of each pair");
   for (const auto& layer : config.layers) {
     layer_check in_order(config.hidden);
     for (const auto& op : layer.operations)

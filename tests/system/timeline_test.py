@@ -27,7 +27,8 @@ import token_time  # noqa: E402
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 STREAMS, TOKENS = 4, 220
-FIRST_CHUNKS = 10  # of the first stream: what experts did for them is in a file soon
+FIRST_CHUNKS = 10  # of a stream, before a worker is killed
+EXPERT_EVENTS = {"accept expert batch", "batch at host", "answer", "experts"}
 
 
 def stream(cluster, number, headers=None, on_chunk=None):
@@ -79,6 +80,13 @@ def events_of(trace, trace_id):
     return found
 
 
+def written(binaries, folder):
+    """What the processes' files have of the traced request while the cluster runs, so with ends that are not there yet."""
+    status, out, errors = troupe(binaries, "trace", "merge", folder)
+    assert status == 0, (out, errors)
+    return events_of(json.loads((folder / "timeline.json").read_text(encoding="utf-8")), TRACE_ID)
+
+
 def check_format_is_checked(trace):
     """The checks above fail where they should."""
     events = trace["traceEvents"]
@@ -99,7 +107,7 @@ def check_request(trace):
     assert {"accept", "sequence", "wait for a turn", "prefill", "decode", "micro-batch", "attention", "attention and LM head",
             "experts", "send expert batch", "expert batch", "take answer", "send token"} <= found["attention-0"], found
     for worker in ("expert-0", "expert-1"):
-        assert {"accept expert batch", "batch at host", "answer", "experts"} <= found[worker], (worker, found)
+        assert EXPERT_EVENTS <= found[worker], (worker, found)
     names = process_names(trace)
     ways = collections.defaultdict(list)
     for event in trace["traceEvents"]:
@@ -138,20 +146,14 @@ def check_killed_worker(binaries, model, work):
     folder = work / "traces"
     with Cluster(binaries, "up", model, "--expert-workers", "2", "--replicas", "2", "--trace", str(folder), "--trace-sample", "1",
                  "--served-model-name", "m", run_dir=work / "run", log=work / "up.log") as cluster:
-        written = folder / "expert-1.trace"
-        size = None
+        clients = [stream(cluster, 0, {"traceparent": PARENT})]
+        wait_for("what expert-1 did for the traced request in its file", lambda: EXPERT_EVENTS <= written(binaries, folder)["expert-1"])
 
         def kill(chunks):
-            """Kills a worker that has written what it did for the first chunks."""
-            nonlocal size
             if chunks == FIRST_CHUNKS:
-                size = written.stat().st_size
-            elif size is not None and written.stat().st_size > size:
-                size = None
                 cluster.kill("expert-1")
 
-        clients = run_all([lambda n=n: stream(cluster, n, {"traceparent": PARENT} if n == 0 else None, kill if n == 0 else None)
-                           for n in range(STREAMS)], STREAMS)
+        clients += run_all([lambda n=n: stream(cluster, n, on_chunk=kill if n == 1 else None) for n in range(1, STREAMS)], STREAMS)
         wait_for("the killed worker's return", lambda: len(cluster.said(r"worker-joined: expert-1")) > 1)
     assert all(chunks >= TOKENS for _, chunks in clients), clients
     trace = merged(binaries, folder)
