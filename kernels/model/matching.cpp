@@ -3,8 +3,6 @@
 #include "kernels/model/required_tensors.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
 #include <unordered_set>
 
 namespace troupe::model {
@@ -18,20 +16,11 @@ std::string shape_text(std::span<const std::size_t> shape) {
   return "[" + result + "]";
 }
 
-/// Tensors of layers beyond the last one predict further tokens (MTP).
-bool is_of_further_layer(const std::string& name, const model_config& config) {
-  constexpr std::string_view prefix = "model.layers.";
-  std::size_t layer = 0;
-  return name.starts_with(prefix)
-         && std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer).ec == std::errc{}
-         && layer >= config.num_layers();
-}
-
 /// Redundant tensors of some writers, which are not logged.
 bool is_redundant(const std::string& name, const model_config& config) {
   const auto begins_so = [&](const std::string& prefix) { return name.starts_with(prefix); };
   return name.ends_with(".rotary_emb.inv_freq") || (config.tie_word_embeddings && name == config.lm_head.name)
-         || is_of_further_layer(name, config) || std::ranges::any_of(config.ignored_tensors, begins_so);
+         || std::ranges::any_of(config.ignored_tensors, begins_so);
 }
 
 /// The part of `whole` that `place` names, as `required`.

@@ -2,8 +2,6 @@
 
 #include "kernels/model/cpu_weights.hpp"
 
-#include <algorithm>
-
 namespace troupe::model {
 
 namespace {
@@ -12,6 +10,16 @@ kernels::packed_format coded_if(kernels::packed_format format, weight_coding cod
   return format == kernels::packed_format::bf16_pair && coding == weight_coding::exponents
              ? kernels::packed_format::bf16_coded
              : format;
+}
+
+/// The layer whose shapes stand for all: the first one with experts from the middle on, else any with
+/// experts, since the experts are most of the weights; the middle one of a dense model.
+const layer_program& measured_layer(const model_config& config) {
+  const auto count = config.num_layers();
+  for (std::size_t i = 0; i < count; ++i)
+    if (const auto& layer = config.layers[(count / 2 + i) % count]; layer.moe() != nullptr)
+      return layer;
+  return config.layers.at(count / 2);
 }
 
 } // namespace
@@ -30,8 +38,7 @@ std::vector<kernels::calibration_weights> plan_weights(const model_config& confi
     found.push_back({.format = format, .rows = rows, .row_type = type});
     return found.back();
   };
-  // The middle layer: the first ones of some models have no experts.
-  const auto& layer = config.layers.at(config.num_layers() / 2);
+  const auto& layer = measured_layer(config);
   for (const auto& op : layer.operations)
     if (const auto* project = std::get_if<project_op>(&op);
         project != nullptr && project->matrix.storage == matrix_storage::quantizable)

@@ -107,7 +107,7 @@ void refuse_what_is_not_computed(const json_object& json) {
   if (json.value("is_encoder_decoder", false))
     json.fail("is_encoder_decoder", "is not supported");
   if (json.says_something("per_layer_config"))
-    json.fail("per_layer_config", "is not supported: all layers have the same attention here");
+    json.fail("per_layer_config", "is not supported");
 }
 
 /// Ids outside the vocabulary have no effect: they never occur.

@@ -15,7 +15,7 @@ void build(const json_object& json, std::size_t num_layers, const noaux_defaults
   read_rope(json, {.theta = 1e4}, rope_dim, config);
   const latent_attention attention(json, rope_dim, num_layers, config);
   const norm_parts norm{read_epsilon(json, epsilon)};
-  noaux_layers blocks(json, num_layers, defaults);
+  noaux_layers blocks(json, num_layers, defaults, config);
   for (std::size_t i = 0; i < num_layers; ++i) {
     layer_builder layer(config, i);
     layer.attention_norm(norm);

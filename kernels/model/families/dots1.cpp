@@ -23,7 +23,8 @@ void build_dots1(const json_object& json, std::size_t num_layers, model_config& 
       static_cast<std::size_t>(std::max<std::int64_t>(json.value<std::int64_t>("max_window_layers", 62), 0));
   const auto types = read_layer_types(json, num_layers, window);
   json.ignore("use_sliding_window"); // is not read by transformers
-  noaux_layers blocks(json, num_layers, {.renormalise = false, .dense_layers = 0, .shared_experts = 0});
+  noaux_layers blocks(json, num_layers, {.renormalise = false, .dense_layers = 0, .shared_experts = 0},
+                      config);
   for (std::size_t i = 0; i < num_layers; ++i) {
     layer_builder layer(config, i);
     layer.attention_norm(norm);

@@ -75,6 +75,15 @@ std::size_t read_count(const json_object& json, const char* key, std::size_t if_
   return json.value<std::int64_t>(key, 0) == 0 ? if_null : positive(json, key, max_dim);
 }
 
+void ignore_predict_layers(const json_object& json, const char* key, std::size_t num_layers,
+                           model_config& config) {
+  const auto count = read_count(json, key, 0, 0);
+  if (count > max_predict_layers)
+    json.fail(key, "must be at most " + std::to_string(max_predict_layers));
+  for (std::size_t i = 0; i < count; ++i)
+    config.ignored_tensors.push_back("model.layers." + std::to_string(num_layers + i) + ".");
+}
+
 std::size_t read_num_experts(const json_object& json) {
   const auto* key =
       first_of(json, {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"});

@@ -17,6 +17,7 @@ inline constexpr std::int64_t max_heads = 1 << 14;
 inline constexpr std::int64_t max_dim = 1 << 24;
 inline constexpr std::int64_t max_experts = 1 << 16;
 inline constexpr std::size_t max_topk = 64; // kernels/router.hpp
+inline constexpr std::size_t max_predict_layers = 64;
 
 /// Reads a count in 1..max.
 /// @throws model_error naming the field
@@ -34,6 +35,11 @@ float read_epsilon(const json_object& json, double fallback);
 /// num_attention_heads (n_head), num_key_value_heads and head_dim, with the scale 1 / √head_dim.
 /// @param head_dim_key  where a family has another name for it
 attend_op read_heads(const json_object& json, std::size_t hidden, const char* head_dim_key = "head_dim");
+
+/// Leaves out the tensors of the layers behind the last one that predict further tokens (MTP), as many as the
+/// field `key` says.
+void ignore_predict_layers(const json_object& json, const char* key, std::size_t num_layers,
+                           model_config& config);
 
 /// A count that is null where there is none.
 std::size_t read_count(const json_object& json, const char* key, std::size_t if_absent, std::size_t if_null);

@@ -14,7 +14,7 @@ void build_glm4_moe(const json_object& json, std::size_t num_layers, model_confi
                               .norm = json.value("use_qk_norm", false) ? qk_norm_kind::per_head
                                                                        : qk_norm_kind::none,
                               .norm_epsilon = norm.epsilon};
-  noaux_layers blocks(json, num_layers, {});
+  noaux_layers blocks(json, num_layers, {}, config);
   for (std::size_t i = 0; i < num_layers; ++i) {
     layer_builder layer(config, i);
     layer.attention_norm(norm);

@@ -40,9 +40,11 @@ void build_hunyuan_v1_moe(const json_object& json, std::size_t num_layers, model
   read_rope(json, {.theta = 1e4}, heads.head_dim, config);
   const norm_parts norm{read_epsilon(json, 1e-5)};
   for (const auto* key : {"use_cla", "use_mla", "mlp_bias", "attention_bias", "position_embedding_xdrope",
-                          "group_limited_greedy", "moe_layer_num_skipped", "routed_scaling_factor"})
+                          "group_limited_greedy", "moe_layer_num_skipped"})
     if (json.says_something(key))
       json.fail(key, "is not supported");
+  if (read_factor(json, "routed_scaling_factor", 1) != 1)
+    json.fail("routed_scaling_factor", "other than 1 is not supported");
   if (!json.value("use_mixed_mlp_moe", true) || !json.value("norm_topk_prob", true))
     json.fail("use_mixed_mlp_moe", "and norm_topk_prob other than true are not supported");
   const attention_parts parts{.norm = json.value("use_qk_norm", true) ? qk_norm_kind::per_head

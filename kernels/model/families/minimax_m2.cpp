@@ -36,8 +36,9 @@ void build_minimax_m2(const json_object& json, std::size_t num_layers, model_con
   const bool has_bias = json.value("use_routing_bias", true);
   const attention_parts parts{.norm = qk_norm_kind::projection, .norm_epsilon = norm.epsilon};
   auto experts = read_experts(json, "intermediate_size");
-  for (const auto* key : {"use_mtp", "num_mtp_modules", "mtp_transformer_layers"})
-    json.ignore(key); // heads that predict further tokens are not loaded
+  ignore_predict_layers(json, "num_mtp_modules", num_layers, config);
+  for (const auto* key : {"use_mtp", "mtp_transformer_layers"})
+    json.ignore(key);
   for (std::size_t i = 0; i < num_layers; ++i) {
     layer_builder layer(config, i);
     layer.attention_norm(norm);

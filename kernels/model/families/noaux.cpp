@@ -36,7 +36,8 @@ std::vector<bool> sparse_layers(const json_object& json, std::size_t num_layers,
 
 } // namespace
 
-noaux_layers::noaux_layers(const json_object& json, std::size_t num_layers, const noaux_defaults& defaults)
+noaux_layers::noaux_layers(const json_object& json, std::size_t num_layers, const noaux_defaults& defaults,
+                           model_config& config)
     : is_sparse_(sparse_layers(json, num_layers, defaults.dense_layers)) {
   const auto has = [&](bool kind) { return std::ranges::find(is_sparse_, kind) != is_sparse_.end(); };
   if (has(false))
@@ -53,9 +54,9 @@ noaux_layers::noaux_layers(const json_object& json, std::size_t num_layers, cons
         json.fail(key, "differs from n_shared_experts · moe_intermediate_size");
     read_router(json, defaults);
   }
+  ignore_predict_layers(json, "num_nextn_predict_layers", num_layers, config);
   // Training and bookkeeping.
-  for (const auto* key :
-       {"aux_loss_alpha", "ep_size", "num_nextn_predict_layers", "pretraining_tp", "seq_aux"})
+  for (const auto* key : {"aux_loss_alpha", "ep_size", "pretraining_tp", "seq_aux"})
     json.ignore(key);
 }
 
@@ -70,8 +71,9 @@ void noaux_layers::read_router(const json_object& json, const noaux_defaults& de
     json.fail("scoring_func", "is '" + scoring + "', which is not supported (supported: sigmoid, softmax)");
   has_choice_bias_ = is_noaux;
   if (is_noaux || method == "group_limited_greedy") {
-    router_.groups = {.count = read_count(json, "n_group", defaults.num_groups, 1),
-                      .kept = read_count(json, "topk_group", defaults.kept_groups, 1),
+    const auto num_groups = read_count(json, "n_group", defaults.num_groups, 1);
+    router_.groups = {.count = num_groups,
+                      .kept = read_count(json, "topk_group", num_groups == 1 ? 1 : defaults.kept_groups, 1),
                       .rank = is_noaux ? kernels::group_rank::sum_of_two : kernels::group_rank::largest};
     if (!router_.groups.fit(router_.experts.num_experts, router_.experts.num_topk))
       json.fail("n_group", "of " + std::to_string(router_.groups.count) + " with topk_group of "

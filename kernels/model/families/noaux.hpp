@@ -25,7 +25,8 @@ class noaux_layers {
  public:
   /// Reads all fields of the blocks.
   /// @throws model_error naming the field
-  noaux_layers(const json_object& json, std::size_t num_layers, const noaux_defaults& defaults);
+  noaux_layers(const json_object& json, std::size_t num_layers, const noaux_defaults& defaults,
+               model_config& config);
 
   /// Adds the block of layer `index`, below "mlp".
   void add_to(layer_builder& layer, std::size_t index);

@@ -221,6 +221,8 @@ TEST(plans, measure_the_matrices_of_the_program) {
   EXPECT_EQ(shapes_of("deepseek_v3"),
             "bf16/bf16-pair/bf16 40x64 96x40 40x64 64x64, int8/int8-channel/bf16 ffn 40x64");
   EXPECT_EQ(shapes_of("gpt_oss"), "bf16/bf16-pair/bf16 192x64 64x96, int8/int8-channel/bf16 ffn 40x64");
+  EXPECT_THAT(shapes_of("gpt_moe"), testing::HasSubstr("int8/int8-channel/bf16 ungated ffn"))
+      << "its middle layer is dense";
 }
 
 } // namespace

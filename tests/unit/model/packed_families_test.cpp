@@ -6,8 +6,10 @@
 #include "kernels/model/required_tensors.hpp"
 #include "tests/unit/model/batch_runner.hpp"
 #include "tests/unit/model/packed_weights_fixture.hpp"
+#include "tests/unit/model/safetensors_edit.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <gtest/gtest.h>
 
 namespace troupe::model {
@@ -111,6 +113,30 @@ TEST_P(packed_family, lies_in_a_cache) {
   for (int start = 1; start < 3; ++start)
     EXPECT_EQ(logits_of(open_weights(model_.folder(), config_, options)), expected) << "start " << start;
 }
+
+using packed_latent_family = packed_family;
+
+// A product reads all heads in one format.
+TEST_P(packed_latent_family, has_one_format_for_heads_of_which_one_cannot_be_coded) {
+  test::safetensors_edit checkpoint_file(model_.folder() / "model.safetensors");
+  auto heads = checkpoint_file.take("model.layers.0.self_attn.kv_b_proj.weight");
+  const auto& first = config_.layers.front().find<attend_latent_op>()->key_heads.front();
+  const auto num_values = first.outputs() * first.inputs();
+  ASSERT_EQ(heads.dtype, "BF16");
+  for (std::size_t i = 0; i < num_values; ++i) { // more exponents than a code has
+    const auto value = static_cast<std::uint16_t>((64 + i % 64) << 7);
+    std::memcpy(heads.bytes.data() + 2 * i, &value, sizeof value);
+  }
+  checkpoint_file.tensors.push_back(heads);
+  checkpoint_file.write();
+  const auto expected = logits_of(checkpoint_with({}, kernels::dtype::bf16));
+  const auto coded = checkpoint_with({}, kernels::dtype::bf16, weight_coding::exponents);
+  EXPECT_EQ(logits_of(coded), expected);
+  write_packed(*coded, file(), 2);
+  EXPECT_EQ(logits_of(packed_source::open(file(), config_, kernels::row_quant::none)), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(model, packed_latent_family, testing::Values("deepseek_v3"));
 
 INSTANTIATE_TEST_SUITE_P(model, packed_family,
                          testing::Values("deepseek_v3", "minimax_m2", "hunyuan_v1_moe_lists",

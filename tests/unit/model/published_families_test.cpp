@@ -3,8 +3,10 @@
 #include "kernels/model/config.hpp"
 #include "kernels/model/kv_layers.hpp"
 #include "kernels/model/parameters.hpp"
+#include "kernels/model/required_tensors.hpp"
 #include "tests/unit/model/config_text.hpp"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -352,6 +354,15 @@ INSTANTIATE_TEST_SUITE_P(
                          196608,
                          1048576,
                          {200001, 200007, 200008}}));
+
+TEST(published_families_that_leave_a_field_out, have_its_default) {
+  auto config = hunyuan_a13b;
+  config.erase("use_qk_norm");
+  const auto tensors = dense_tensors(parse(config));
+  EXPECT_TRUE(std::ranges::any_of(tensors, [](const auto& tensor) {
+    return tensor.name == "model.layers.0.self_attn.query_layernorm.weight";
+  }));
+}
 
 TEST(published_families_that_are_refused, say_what_is_missing) {
   const std::pair<const char*, const char*> cases[] = {
