@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace troupe::model {
@@ -60,6 +61,24 @@ TEST_F(cuda_backend_test, names_what_there_are_no_kernels_for_and_what_to_do) {
   many.layers[1].find<route_op>()->experts.num_experts = 2000;
   EXPECT_EQ(refusal(many), "layer 1: its router chooses among at most 1024 experts at most 64, this model 2 "
                            "of 2000; choose --device cpu");
+}
+
+TEST_F(cuda_backend_test, names_widths_of_latent_attention_that_its_kernels_do_not_take) {
+  const test::random_model latent{"deepseek_v3"};
+  const auto config = load_config(latent.folder());
+  EXPECT_EQ(refusal(config), "accepted");
+  auto odd = config;
+  for (auto& op : odd.layers[1].operations)
+    if (auto* project = std::get_if<project_op>(&op); project && project->from == rows_of::query_normed)
+      project->matrix.parts.front().shape.back() = 12; // q_lora_rank
+  EXPECT_EQ(refusal(odd), "layer 1: a product's input of 12 is not a multiple of 8, as its kernels want it; "
+                          "choose --device cpu");
+  auto wide = config;
+  auto& attend = *wide.layers[2].find<attend_latent_op>();
+  attend.nope_dim = 640 - attend.rope_dim;
+  EXPECT_EQ(refusal(wide), "accepted") << "as wide as a key of the cache";
+  attend.nope_dim += 8;
+  EXPECT_EQ(refusal(wide), "layer 2: a qk_head_dim of 648 is above 640; choose --device cpu");
 }
 
 TEST_F(cuda_backend_test, refuses_a_model_that_it_cannot_compute) {
