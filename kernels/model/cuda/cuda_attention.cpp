@@ -304,7 +304,7 @@ void cuda_attention::compute(const cuda_attend& attend, cuda_pass& pass) {
     finish.key_norm = {attend.key_norm.data(), op.norm->per_head, !op.norm->key};
     finish.norms_last = op.norm->follows_rotation;
   }
-  finish.query_factors = attend.query_factors.data();
+  finish.query_factors = attend.query_factors;
   finish.num_positions = weights_.positions;
   if (op.rotation) {
     finish.style = *op.rotation;

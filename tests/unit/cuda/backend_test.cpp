@@ -111,6 +111,17 @@ TEST_F(cuda_backend_test, matrices_of_one_width_are_packed_as_one) {
   EXPECT_TRUE(image.channel_scales.empty());
 }
 
+TEST_F(cuda_backend_test, tables_of_positions_count_once) {
+  const test::random_model llama4{"llama4_maverick"}; // two layers have a temperature
+  const auto config = load_config(llama4.folder());
+  const auto tensors = open_tensors(llama4.folder(), config, {.dtype = dtype_choice::bfloat16});
+  const auto bytes_with = [&](std::size_t positions) {
+    return make_cuda_backend(ctx_, tensors, 0)->load_attention({.max_positions = positions}, {})->num_bytes();
+  };
+  const auto of_position = (config.rope.rotary_dim + 1) * sizeof(float);
+  EXPECT_EQ(bytes_with(48) - bytes_with(32), 16 * of_position);
+}
+
 TEST_F(cuda_backend_test, int8_weights_are_near_those_of_the_checkpoint) {
   const auto tensors = open();
   const std::string name = "model.layers.0.self_attn.o_proj.weight";
