@@ -18,8 +18,11 @@ using kernels::dtype;
 
 namespace {
 
-// Attention processes rows of a long prefill in pieces whose partial results fit into this: 64 MiB.
-constexpr std::size_t most_workspace_floats = std::size_t{16} << 20;
+// Attention computes as many runs at once as have partial results that fit into this, and at least one run. A
+// row has heads · spans · (value width + 2) floats. 128 latent heads of 512 values take 16 MiB at 16,384
+// positions: 16 rows fit, at 262,144 positions one. Experts on the same device leave room for it.
+constexpr std::size_t most_workspace_floats = std::size_t{16} << 20;        // 64 MiB
+constexpr std::size_t most_latent_workspace_floats = std::size_t{68} << 20; // 272 MiB
 
 } // namespace
 
@@ -211,7 +214,8 @@ void cuda_attention::attend_cached(cuda::attention_args args, cuda_pass& pass) {
                          return a.rows < b.rows;
                        })->rows;
   const auto floats_of_row = cuda::attention_workspace_floats(args);
-  const auto rows_at_once = std::clamp<std::size_t>(most_workspace_floats / floats_of_row, args.most_run_rows,
+  const auto most_floats = args.cache.is_latent() ? most_latent_workspace_floats : most_workspace_floats;
+  const auto rows_at_once = std::clamp<std::size_t>(most_floats / floats_of_row, args.most_run_rows,
                                                     std::max(pass.num_rows(), args.most_run_rows));
   args.workspace = workspace_.reserve<float>(std::min(rows_at_once, pass.num_rows()) * floats_of_row);
   for (std::size_t first = 0; first < runs.size(); first += args.num_runs) {
