@@ -8,15 +8,13 @@
 #include "kernels/cpu/rows/row_ranges.hpp"
 #include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/error.hpp"
+#include "kernels/kv_limits.hpp"
 
 namespace troupe::kernels {
 
 namespace {
 
 constexpr std::size_t tile_tokens = 16;
-constexpr std::size_t most_dims = 256; // of a head
-constexpr std::size_t most_latent_dims = 640;
-constexpr std::size_t most_latent_values = 512;
 
 std::size_t padded_key_dim(const kv_layer_group& group) {
   return (group.head_dim + 31) / 32 * 32;
@@ -113,7 +111,7 @@ float read_scale(const std::byte* tile, dtype type, std::size_t dims, std::size_
 
 // Why a cache cannot have such layers, as the end of a sentence; empty if it can.
 std::string problem_of(const kv_layer_group& group) {
-  const std::size_t most = group.is_latent() ? most_latent_dims : most_dims;
+  const std::size_t most = group.is_latent() ? most_latent_dims : most_head_dim;
   if (group.head_dim < 8 || group.head_dim > most || group.head_dim % 8 != 0)
     return "head_dim " + std::to_string(group.head_dim) + " is not a multiple of 8 from 8 to "
            + std::to_string(most);

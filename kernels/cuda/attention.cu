@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention_parts.cuh"
 #include "kernels/cuda/latent_attention.hpp"
 #include "kernels/error.hpp"
+#include "kernels/kv_limits.hpp"
 
 namespace troupe::kernels::cuda {
 
@@ -248,7 +249,7 @@ void attention(const stream& on, const attention_args& args) {
   expect(cache.kv_heads != 0 && args.heads % cache.kv_heads == 0,
          "cuda attention: heads are not a multiple of the KV heads");
   expect(cache.head_dim != 0 && cache.head_dim % piece_dims == 0
-             && cache.head_dim <= (cache.is_latent() ? most_latent_dims : 256),
+             && cache.head_dim <= (cache.is_latent() ? most_latent_dims : most_head_dim),
          "cuda attention: head_dim is not a multiple of 8 up to 256, latent 640");
   expect(args.chunk == 0 || args.sliding_window == 0, "cuda attention: both a chunk and a sliding window");
   expect(std::has_single_bit(cache.block_tokens), "cuda attention: a block's tokens are not a power of two");

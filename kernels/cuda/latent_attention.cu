@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/attention_parts.cuh"
 #include "kernels/error.hpp"
+#include "kernels/kv_limits.hpp"
 
 namespace troupe::kernels::cuda {
 

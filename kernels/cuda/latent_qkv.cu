@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "kernels/cuda/bits.hpp"
-#include "kernels/cuda/latent_attention.hpp"
 #include "kernels/cuda/rotation.cuh"
 #include "kernels/error.hpp"
+#include "kernels/kv_limits.hpp"
 
 namespace troupe::kernels::cuda {
 

@@ -15,7 +15,8 @@ namespace troupe::kernels::cuda {
 struct latent_qkv_args {
   std::size_t rows = 0;
   std::size_t heads = 0;
-  /// Numbers of a query that do not rotate, and that do; the former come first.
+  /// Numbers of a query that do not rotate, and that do; the former come first. Together at most
+  /// `most_latent_dims`.
   std::size_t nope_dim = 0;
   std::size_t rope_dim = 0;
   /// [rows, heads · (nope_dim + rope_dim)], f32, dense.

@@ -6,13 +6,13 @@
 #include "kernels/cuda/bits.hpp"
 #include "kernels/cuda/rotation.cuh"
 #include "kernels/error.hpp"
+#include "kernels/kv_limits.hpp"
 
 namespace troupe::kernels::cuda {
 
 namespace {
 
 constexpr unsigned qkv_warps = 8;
-constexpr std::size_t most_head_dim = 256;
 
 __device__ float load_qkv(const qkv_args& args, std::size_t row, std::size_t column) {
   const float x = args.qkv[row * args.stride + column];

@@ -98,17 +98,24 @@ class loader {
   cuda_project load(const project_op& op) { return {op, matrix(op.matrix)}; }
 
   cuda_attend load(const attend_op& op) {
-    cuda_attend result{op, {}, {}, {}, floats(op.sinks)};
+    cuda_attend result{op, {}, {}, nullptr, floats(op.sinks)};
     if (op.norm) {
       result.query_norm = floats(op.norm->query);
       result.key_norm = floats(op.norm->key);
     }
-    if (op.temperature) {
-      const auto factors =
-          kernels::query_factors(op.temperature->scale, op.temperature->floor, result_.positions);
-      result.query_factors = {on_, std::span(factors)};
-    }
+    if (op.temperature)
+      result.query_factors = query_factors(*op.temperature);
     return result;
+  }
+
+  const float* query_factors(const query_temperature& of) {
+    auto& table = result_.query_factors[{of.scale, of.floor}];
+    if (table.data() == nullptr) {
+      const auto factors = kernels::query_factors(of.scale, of.floor, result_.positions);
+      table = {on_, std::span(factors)};
+      result_.num_bytes += table.num_bytes();
+    }
+    return table.data();
   }
 
   cuda_route load(const route_op& op) {

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -43,8 +45,8 @@ struct cuda_attend {
   attend_op op;
   device_vector<float> query_norm; // as op.norm; or empty
   device_vector<float> key_norm;
-  device_vector<float> query_factors; // [positions] or empty
-  device_vector<float> sinks;         // [heads] or empty
+  const float* query_factors = nullptr; // [positions], of all layers of one temperature; or null
+  device_vector<float> sinks;           // [heads] or empty
 };
 
 struct cuda_attend_latent {
@@ -81,6 +83,7 @@ struct attention_weights {
   std::size_t positions = 0;
   device_vector<float> cosines; // [positions, rotary_dim / 2]
   device_vector<float> sines;
+  std::map<std::pair<float, float>, device_vector<float>> query_factors; // [positions], by scale and floor
   std::vector<std::vector<cuda_operation>> layers;
   cuda_norm final_norm;
   device_matrices own_lm_head; // [vocab, hidden], with its bias; empty if tied to the embeddings

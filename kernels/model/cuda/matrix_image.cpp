@@ -95,6 +95,36 @@ void add_rows(const tensor_ref& tensor, quantizer& out) {
     out.add(rows.row(r));
 }
 
+matrix_image pack(std::span<const tensor_ref> parts, device_storage storage, kernels::isa set) {
+  kernels::cuda::weight_shape shape{storage.format, 0, 0};
+  for (const auto& part : parts) {
+    shape.outputs += part.shape.front();
+    shape.inputs = part.shape.back();
+  }
+  if (storage.format != weight_format::bf16) {
+    quantizer all(shape, storage, set);
+    for (const auto& part : parts)
+      add_rows(part, all);
+    return std::move(all).finish();
+  }
+  matrix_image image{.shape = shape,
+                     .weights = std::vector<std::byte>(shape.weight_bytes()),
+                     .group_scales = {},
+                     .channel_scales = {},
+                     .bias = {}};
+  auto* out = image.weights.data();
+  for (const auto& part : parts) {
+    copy_bf16(part, out);
+    out += part.shape.front() * shape.inputs * sizeof(kernels::bfloat16);
+  }
+  return image;
+}
+
+void release(std::span<const tensor_ref> tensors) {
+  for (const auto& tensor : tensors)
+    release_pages({tensor.data, tensor.num_bytes});
+}
+
 } // namespace
 
 device_storage expert_storage(const quantization& quant) {
@@ -128,28 +158,10 @@ device_storage dense_storage(const quantization& quant) {
 matrix_image pack_matrix(const tensor_source& tensors, std::span<const tensor_requirement> required,
                          device_storage storage, kernels::isa set) {
   std::vector<tensor_ref> parts;
-  kernels::cuda::weight_shape shape{storage.format, 0, 0};
-  for (const auto& one : required) {
+  for (const auto& one : required)
     parts.push_back(tensors.read(one.name));
-    shape.outputs += parts.back().shape.front();
-    shape.inputs = parts.back().shape.back();
-  }
-  matrix_image image{.shape = shape, .weights = {}, .group_scales = {}, .channel_scales = {}, .bias = {}};
-  if (storage.format == weight_format::bf16) {
-    image.weights.resize(shape.weight_bytes());
-    auto* out = image.weights.data();
-    for (const auto& part : parts) {
-      copy_bf16(part, out);
-      out += part.shape.front() * shape.inputs * sizeof(kernels::bfloat16);
-    }
-  } else {
-    quantizer all(shape, storage, set);
-    for (const auto& part : parts)
-      add_rows(part, all);
-    image = std::move(all).finish();
-  }
-  for (const auto& part : parts)
-    release_pages({part.data, part.num_bytes});
+  auto image = pack(parts, storage, set);
+  release(parts);
   return image;
 }
 
@@ -166,17 +178,20 @@ matrix_image pack_matrix(const tensor_source& tensors, const matrix_ref& ref, ke
 
 std::vector<matrix_image> pack_mlp(const tensor_source& tensors, const mlp_ref& ref, device_storage storage,
                                    kernels::isa set) {
+  std::vector<tensor_ref> read;
   std::vector<matrix_image> images;
-  const auto pack = [&](const tensor_requirement& tensor) {
-    auto image = pack_matrix(tensors, std::span{&tensor, 1}, storage, set);
+  const auto add = [&](const tensor_requirement& tensor) {
+    read.push_back(tensors.read(tensor.name));
+    auto image = pack({&read.back(), 1}, storage, set);
     if (!ref.biases.empty())
       image.bias = tensors.floats(ref.biases[images.size()].name);
     images.push_back(std::move(image));
   };
-  pack(ref.gate);
+  add(ref.gate);
   if (ref.up)
-    pack(*ref.up);
-  pack(ref.down);
+    add(*ref.up);
+  add(ref.down);
+  release(read); // last: gate and up may share pages
   return images;
 }
 

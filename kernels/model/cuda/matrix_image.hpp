@@ -45,7 +45,7 @@ matrix_image pack_matrix(const tensor_source& tensors, std::span<const tensor_re
 /// The same with its bias, quantized if it may be and --dense-quant says so.
 matrix_image pack_matrix(const tensor_source& tensors, const matrix_ref& ref, kernels::isa set);
 
-/// Gate, up if it is gated, and down, with their biases.
+/// Gate, up if it is gated, and down, with their biases. Pages that were read are returned to the page cache.
 std::vector<matrix_image> pack_mlp(const tensor_source& tensors, const mlp_ref& ref, device_storage storage,
                                    kernels::isa set);
 

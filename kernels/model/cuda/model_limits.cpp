@@ -1,7 +1,10 @@
 // Which models have GPU kernels; needs no GPU.
 #include "kernels/cuda/few_rows.hpp"
 #include "kernels/cuda/router.hpp"
+#include "kernels/kv_limits.hpp"
 #include "kernels/model/cuda/cuda_backend.hpp"
+
+#include <limits>
 
 namespace troupe::model {
 
@@ -9,25 +12,30 @@ namespace {
 
 // The part of a BF16 row that one load of one thread reads.
 constexpr std::size_t row_granule = kernels::cuda::lane_run;
-constexpr std::size_t most_head_dim = 256;
 
 constexpr const char* remedy = "; choose --device cpu";
 
-std::optional<std::string> problem_of_width(const std::string& what, std::size_t width) {
+std::optional<std::string> problem_of_width(const std::string& what, std::size_t width,
+                                            std::size_t most = std::numeric_limits<std::size_t>::max()) {
+  if (width > most)
+    return what + " of " + std::to_string(width) + " is above " + std::to_string(most) + remedy;
   if (width % row_granule == 0)
     return {};
   return what + " of " + std::to_string(width) + " is not a multiple of " + std::to_string(row_granule)
          + ", as its kernels want it" + remedy;
 }
 
+std::optional<std::string> problem_of(const project_op& op) {
+  return problem_of_width("a product's input", op.matrix.inputs());
+}
+
 std::optional<std::string> problem_of(const attend_op& op) {
-  if (op.head_dim > most_head_dim)
-    return "a head_dim of " + std::to_string(op.head_dim) + " is above " + std::to_string(most_head_dim)
-           + remedy;
-  return problem_of_width("a head_dim", op.head_dim);
+  return problem_of_width("a head_dim", op.head_dim, kernels::most_head_dim);
 }
 
 std::optional<std::string> problem_of(const attend_latent_op& op) {
+  if (auto problem = problem_of_width("a qk_head_dim", op.head_dim(), kernels::most_latent_dims))
+    return problem;
   if (auto problem = problem_of_width("a qk_nope_head_dim", op.nope_dim))
     return problem;
   return problem_of_width("a v_head_dim", op.value_dim);

@@ -1,5 +1,6 @@
 #include "kernels/model/families/latent_attention.hpp"
 
+#include "kernels/kv_limits.hpp"
 #include "kernels/model/families/fields.hpp"
 
 #include <cmath>
@@ -11,10 +12,6 @@ namespace {
 
 // transformers takes this for the inner norms, whatever rms_norm_eps says.
 constexpr float inner_epsilon = 1e-6F;
-
-// Limits of the KV cache's layout (kernels/kv_cache.hpp).
-constexpr std::size_t most_latent = 512;
-constexpr std::size_t most_key = 640;
 
 // Each has two matrices of its own in a program; ten times as many as the largest published models have.
 constexpr std::size_t most_heads_of_all_layers = 1 << 17;
@@ -39,11 +36,11 @@ latent_attention::latent_attention(const json_object& json, std::size_t rope_dim
   json.ignore("num_key_value_heads"); // the number of heads, and meaningless
   op_.rope_dim = rope_dim;
   op_.nope_dim = positive(json, "qk_nope_head_dim", max_heads);
-  op_.latent_dim = multiple_of_8(json, "kv_lora_rank", most_latent);
+  op_.latent_dim = multiple_of_8(json, "kv_lora_rank", kernels::most_latent_values);
   op_.value_dim = positive(json, "v_head_dim", max_heads);
-  if (op_.key_width() % 8 != 0 || op_.key_width() > most_key)
-    json.fail("qk_rope_head_dim",
-              "must be a multiple of 8, with kv_lora_rank up to " + std::to_string(most_key));
+  if (op_.key_width() % 8 != 0 || op_.key_width() > kernels::most_latent_dims)
+    json.fail("qk_rope_head_dim", "must be a multiple of 8, with kv_lora_rank up to "
+                                      + std::to_string(kernels::most_latent_dims));
   if (!json.is_given("q_lora_rank")) // null means none, and families differ in what absence means
     json.fail("q_lora_rank", "is missing");
   if (json.has("q_lora_rank"))

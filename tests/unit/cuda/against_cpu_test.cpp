@@ -113,6 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
                     compared_model{"mixtral_tied", with(expert_quant::int8, dense_quant::int8)},
                     compared_model{"gpt_moe", {}},
                     compared_model{"gpt_moe", with(expert_quant::int8, dense_quant::int8)},
+                    compared_model{"deepseek_v3", {}}, compared_model{"glm4_moe", {}},
+                    compared_model{"gpt_oss", {}}, compared_model{"llama4", {}}, compared_model{"phimoe", {}},
                     compared_model{"qwen2", with(expert_quant::int4_group32, dense_quant::int4_group32)},
                     compared_model{"qwen3", with(expert_quant::int4_group64)},
                     compared_model{"olmoe", with(expert_quant::int4_channel)}),

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace troupe::model {
@@ -62,6 +63,24 @@ TEST_F(cuda_backend_test, names_what_there_are_no_kernels_for_and_what_to_do) {
                            "of 2000; choose --device cpu");
 }
 
+TEST_F(cuda_backend_test, names_widths_of_latent_attention_that_its_kernels_do_not_take) {
+  const test::random_model latent{"deepseek_v3"};
+  const auto config = load_config(latent.folder());
+  EXPECT_EQ(refusal(config), "accepted");
+  auto odd = config;
+  for (auto& op : odd.layers[1].operations)
+    if (auto* project = std::get_if<project_op>(&op); project && project->from == rows_of::query_normed)
+      project->matrix.parts.front().shape.back() = 12; // q_lora_rank
+  EXPECT_EQ(refusal(odd), "layer 1: a product's input of 12 is not a multiple of 8, as its kernels want it; "
+                          "choose --device cpu");
+  auto wide = config;
+  auto& attend = *wide.layers[2].find<attend_latent_op>();
+  attend.nope_dim = 640 - attend.rope_dim;
+  EXPECT_EQ(refusal(wide), "accepted") << "as wide as a key of the cache";
+  attend.nope_dim += 8;
+  EXPECT_EQ(refusal(wide), "layer 2: a qk_head_dim of 648 is above 640; choose --device cpu");
+}
+
 TEST_F(cuda_backend_test, refuses_a_model_that_it_cannot_compute) {
   try {
     make_cuda_backend(ctx_, open({}, dtype_choice::float32), 0);
@@ -90,6 +109,17 @@ TEST_F(cuda_backend_test, matrices_of_one_width_are_packed_as_one) {
   EXPECT_EQ(image.shape.inputs, config_.hidden);
   EXPECT_EQ(image.weights, want) << "bf16 is kept as the checkpoint has it";
   EXPECT_TRUE(image.channel_scales.empty());
+}
+
+TEST_F(cuda_backend_test, tables_of_positions_count_once) {
+  const test::random_model llama4{"llama4_maverick"}; // two layers have a temperature
+  const auto config = load_config(llama4.folder());
+  const auto tensors = open_tensors(llama4.folder(), config, {.dtype = dtype_choice::bfloat16});
+  const auto bytes_with = [&](std::size_t positions) {
+    return make_cuda_backend(ctx_, tensors, 0)->load_attention({.max_positions = positions}, {})->num_bytes();
+  };
+  const auto of_position = (config.rope.rotary_dim + 1) * sizeof(float);
+  EXPECT_EQ(bytes_with(48) - bytes_with(32), 16 * of_position);
 }
 
 TEST_F(cuda_backend_test, int8_weights_are_near_those_of_the_checkpoint) {
