@@ -136,7 +136,7 @@ TEST_P(packed_latent_family, has_one_format_for_heads_of_which_one_cannot_be_cod
   EXPECT_EQ(logits_of(packed_source::open(file(), config_, kernels::row_quant::none)), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(model, packed_latent_family, testing::Values("deepseek_v3"));
+INSTANTIATE_TEST_SUITE_P(model, packed_latent_family, testing::Values("moonlight"));
 
 INSTANTIATE_TEST_SUITE_P(model, packed_family,
                          testing::Values("deepseek_v3", "minimax_m2", "hunyuan_v1_moe_lists",

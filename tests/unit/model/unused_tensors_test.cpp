@@ -58,13 +58,12 @@ TEST(unused_tensors, behind_the_last_layer_are_named_unless_they_predict_further
     random_model model(variant);
     const auto behind = load_config(model.folder()).num_layers();
     safetensors_edit file(model.folder() / "model.safetensors");
-    file.tensors.push_back(
-        {"model.layers." + std::to_string(behind) + ".eh_proj.weight", "F32", {1}, "four"});
+    file.tensors.push_back({"model.layers." + std::to_string(behind) + ".more.weight", "F32", {1}, "four"});
     file.write();
     return unused(model.folder());
   };
   EXPECT_THAT(with_layer_behind("glm4_moe"), IsEmpty());
-  EXPECT_THAT(with_layer_behind("mixtral"), ElementsAre(HasSubstr(".eh_proj.weight")));
+  EXPECT_THAT(with_layer_behind("mixtral"), ElementsAre(HasSubstr(".more.weight")));
 }
 
 TEST(unused_tensors, that_the_index_lists_and_no_file_has_are_named) {
