@@ -54,6 +54,13 @@ class cpu_runner::loader {
     return result;
   }
 
+  std::span<const float> query_factors(const query_temperature& of) {
+    auto& table = model_.query_factors_[{of.scale, of.floor}];
+    if (table.empty())
+      table = kernels::query_factors(of.scale, of.floor, model_.max_positions_);
+    return table;
+  }
+
   kernels::packed_matrix matrix(const matrix_ref& ref) {
     auto result = weights_.matrix(ref);
     loaded_.add(result.bytes().size(), result.outputs() * result.inputs());
@@ -78,8 +85,7 @@ class cpu_runner::loader {
       result.key_norm = floats(op.norm->key);
     }
     if (op.temperature)
-      result.query_factors =
-          kernels::query_factors(op.temperature->scale, op.temperature->floor, model_.max_positions_);
+      result.query_factors = query_factors(*op.temperature);
     return result;
   }
 

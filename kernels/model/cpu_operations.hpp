@@ -5,6 +5,7 @@
 #include "kernels/model/program/operations.hpp"
 #include "kernels/packed_matrix.hpp"
 
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -26,8 +27,8 @@ struct cpu_attend {
   attend_op op;
   std::vector<float> query_norm; // as op.norm; or empty
   std::vector<float> key_norm;
-  std::vector<float> query_factors; // [positions] or empty
-  std::vector<float> sinks;         // [heads] or empty
+  std::span<const float> query_factors; // [positions], of all layers of one temperature; or empty
+  std::vector<float> sinks;             // [heads] or empty
 };
 
 struct cpu_attend_latent {

@@ -11,8 +11,10 @@
 #include "kernels/packed_matrix.hpp"
 #include "kernels/rope.hpp"
 
+#include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace troupe::model {
@@ -90,6 +92,7 @@ class cpu_runner {
   std::size_t max_positions_ = 0;
   std::vector<float> position_embeddings_; // [max_context, hidden] or empty
   kernels::rope_table rope_;
+  std::map<std::pair<float, float>, std::vector<float>> query_factors_; // [positions], by scale and floor
   std::vector<std::vector<cpu_operation>> layers_;
   cpu_norm final_norm_;
   kernels::packed_matrix lm_head_;  // [vocab, hidden]
