@@ -124,11 +124,13 @@ def kill_each_second(cluster, seconds, clients):
             time.sleep(max(0.0, began + second - time.monotonic()))
             running = sorted(name for name in cluster.pids() if not name.startswith("gateway"))
             if running:
+                name = generator.choice(running)
                 with contextlib.suppress(ProcessLookupError, KeyError):
-                    cluster.kill(generator.choice(running))
+                    pid = cluster.kill(name)
                     kills += 1
             if second % 60 == 59:
                 print(f"{second + 1} s: {clients.say(kills)}", flush=True)
+    wait_for(f"{name} is started again", lambda: cluster.pids().get(name, pid) != pid)
     cluster.wait_ready()
     return kills
 
