@@ -35,7 +35,7 @@ struct model_config {
   float logits_divisor = 1.0F;
   std::vector<std::int32_t> eos_token_ids; // those of config.json that are in the vocabulary
   std::vector<std::string>
-      ignored_tensors; // beginnings of names of tensors that are not needed, and not told
+      ignored_tensors; // beginnings of names of tensors that are not needed, and not logged
   /// RoPE for contexts up to `original_max_positions`, where it is another one (longrope's short factors).
   std::optional<kernels::rope_config> short_rope;
   std::vector<std::string> ignored; // fields with a meaning elsewhere, but none here
