@@ -170,17 +170,21 @@ void attention_state::erase(key name) {
   sequences_.erase(name);
 }
 
+bool attention_state::is_unwanted(const flying_batch& flying) const {
+  return std::all_of(flying.slices.begin(), flying.slices.end(),
+                     [this](const auto& slice) { return sequences_.at(slice.sequence).cancelled; });
+}
+
 /// Drops a micro-batch that waits for experts if all its sequences are cancelled.
 void attention_state::drop_if_unwanted(std::uint32_t number) {
   const auto found = flying_.find(number);
   if (found == flying_.end() || !found->second.at_experts)
     return;
-  const auto& names = found->second.sequences;
-  if (!std::all_of(names.begin(), names.end(), [&](key name) { return sequences_.at(name).cancelled; }))
+  if (!is_unwanted(found->second))
     return;
   experts_.drop(number);
-  for (const auto name : names)
-    erase(name);
+  for (const auto& slice : found->second.slices)
+    erase(slice.sequence);
   flying_.erase(found);
 }
 

@@ -38,7 +38,7 @@ class attention_state {
   /// The session does not want this attempt, or an older one, any more.
   void cancel(const sequence_id& id, std::uint32_t attempt);
 
-  /// The engine has finished a step.
+  /// The engine has finished a pass of a step.
   void step_done(attention_step_done& done);
 
   void update(const cluster_view& view) { experts_.update(view); }
@@ -61,8 +61,8 @@ class attention_state {
 
   /// A micro-batch in flight.
   struct flying_batch {
-    micro_batch_ptr batch;
-    std::vector<key> sequences; ///< as in the batch
+    attention_step_ptr step;
+    std::vector<batch_policy::slice> slices; ///< of the step's sequences
     attention_metrics::iteration iteration;
     time_point started;
     time_point dispatched;
@@ -74,11 +74,11 @@ class attention_state {
 
   void pump();
   void start(const batch_policy::plan& plan);
-  void run_step(const micro_batch_ptr& batch, std::optional<std::vector<expert_outputs>> outputs);
+  void run_pass(const attention_step_ptr& step, std::optional<std::vector<expert_outputs>> outputs);
   void to_experts(flying_batch& flying, moe_dispatch wanted);
   void from_experts(std::uint32_t number, std::vector<expert_outputs> outputs, std::uint64_t expert_ns);
-  void finish(flying_batch flying, std::vector<sampled_sequence> samples);
-  void take_sample(key name, accepted_sequence& s, sampled_sequence sample);
+  void finish(flying_batch flying, std::vector<step_token> tokens);
+  void take_token(key name, accepted_sequence& s, step_token taken);
   void tell_progress();
   void fail_batch(std::uint32_t number, ec code, const std::string& text);
   void fail(const token_receiver_actor& session, const request_context& context, const sequence_id& id,
@@ -86,11 +86,12 @@ class attention_state {
   void say(const char* event, const request_context& context, const sequence_id& id, const std::string& text);
   void retire(key name);
   void erase(key name);
+  bool is_unwanted(const flying_batch& flying) const;
   void drop_if_unwanted(std::uint32_t number);
   void trace_wait(const accepted_sequence& s, time_point until) const;
   void trace_end(const accepted_sequence& s) const;
   void trace_expert_wait(const flying_batch& flying) const;
-  void trace_iteration(const flying_batch& flying, const std::vector<sampled_sequence>& samples) const;
+  void trace_iteration(const flying_batch& flying) const;
   void part(key name);
 
   local_attention_worker_actor::pointer self_;

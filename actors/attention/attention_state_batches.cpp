@@ -1,12 +1,12 @@
 // attention_state: micro-batches in flight, and the tokens sampled from them.
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <utility>
 
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/attention/attention_state.hpp"
+#include "actors/attention/step_rows.hpp"
 #include "actors/engine/actor_runner.hpp"
 #include "actors/protocol/defaults.hpp"
 #include "actors/timeline/timeline.hpp"
@@ -48,8 +48,8 @@ void attention_state::pump() {
 void attention_state::start(const batch_policy::plan& plan) {
   const auto number = ++last_batch_;
   flying_batch flying;
-  flying.batch = std::make_shared<micro_batch>();
-  flying.batch->number = number;
+  flying.step = std::make_shared<attention_step>();
+  flying.step->number = number;
   flying.started = self_->clock().now();
   for (const auto& slice : plan.slices) {
     auto& s = sequences_.at(slice.sequence);
@@ -59,44 +59,38 @@ void attention_state::start(const batch_policy::plan& plan) {
       trace_wait(s, flying.started);
     s.started = true;
     if (s.trace != 0)
-      flying.batch->trace = timeline::mixed(config_.address.id.value + number);
-    step_sequence part;
-    part.sequence = s.tokens;
-    part.block_tables = batches_.tables(slice.sequence);
-    part.first_position = slice.first_position;
-    part.num_rows = slice.num_rows;
-    part.sample = slice.last;
-    part.prompt_logprobs = s.wants_prompt_logprobs && slice.first_position + 1 < s.tokens->num_prompt;
-    flying.iteration.rows += slice.num_rows;
-    flying.batch->sequences.push_back(std::move(part));
-    flying.sequences.push_back(slice.sequence);
+      flying.step->trace = timeline::mixed(config_.address.id.value + number);
+    add_slice(*flying.step, {s.tokens, batches_.tables(slice.sequence)}, slice,
+              config_.engine->block_tokens(), s.wants_prompt_logprobs);
+    flying.slices.push_back(slice);
   }
+  flying.iteration.rows = static_cast<std::uint32_t>(flying.step->rows.size());
   flying.iteration.sequences = static_cast<std::uint32_t>(plan.slices.size());
   flying.iteration.in_flight = static_cast<std::uint32_t>(flying_.size() + 1);
-  const auto batch = flying.batch;
+  const auto step = flying.step;
   flying_.emplace(number, std::move(flying));
-  run_step(batch, std::nullopt);
+  run_pass(step, std::nullopt);
 }
 
-/// @param outputs  empty for the first step of the micro-batch
-void attention_state::run_step(const micro_batch_ptr& batch,
+/// @param outputs  empty for the first pass of the step
+void attention_state::run_pass(const attention_step_ptr& step,
                                std::optional<std::vector<expert_outputs>> outputs) {
-  // Weak: an engine may finish a step long after the actor has ended.
-  auto done = [worker = caf::actor_cast<caf::weak_actor_ptr>(self_)](micro_batch_ptr ran,
+  // Weak: an engine may finish a pass long after the actor has ended.
+  auto done = [worker = caf::actor_cast<caf::weak_actor_ptr>(self_)](attention_step_ptr ran,
                                                                      attention_result result) {
     post_result<local_attention_worker_actor>(
         worker,
         std::make_shared<attention_step_done>(attention_step_done{std::move(ran), std::move(result)}));
   };
-  watch_.begin(batch->number, self_->clock().now());
+  watch_.begin(step->number, self_->clock().now());
   if (outputs)
-    config_.engine->resume(batch, std::move(*outputs), std::move(done));
+    config_.engine->resume(step, std::move(*outputs), std::move(done));
   else
-    config_.engine->begin(batch, std::move(done));
+    config_.engine->begin(step, std::move(done));
 }
 
 void attention_state::step_done(attention_step_done& done) {
-  const auto number = done.batch->number;
+  const auto number = done.step->number;
   watch_.end(number, self_->clock().now());
   const auto found = flying_.find(number);
   if (found == flying_.end())
@@ -111,14 +105,14 @@ void attention_state::step_done(attention_step_done& done) {
   } else {
     auto finished = std::move(flying);
     flying_.erase(found);
-    finish(std::move(finished), std::move(result.samples));
+    finish(std::move(finished), std::move(result.tokens));
     pump();
   }
   tell_progress();
 }
 
 void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
-  const auto number = flying.batch->number;
+  const auto number = flying.step->number;
   flying.at_experts = true;
   flying.layer = wanted.layer;
   flying.dispatched = self_->clock().now();
@@ -138,13 +132,12 @@ void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
       flying.rows_per_expert += static_cast<double>(wanted.slots.size()) / active;
   }
   ++flying.layers;
-  const auto& names = flying.sequences;
-  if (std::all_of(names.begin(), names.end(), [&](key name) { return sequences_.at(name).cancelled; })) {
+  if (is_unwanted(flying)) {
     drop_if_unwanted(number);
     pump();
     return;
   }
-  experts_.dispatch(number, std::move(wanted), flying.batch->trace);
+  experts_.dispatch(number, std::move(wanted), flying.step->trace);
 }
 
 void attention_state::from_experts(std::uint32_t number, std::vector<expert_outputs> outputs,
@@ -152,13 +145,13 @@ void attention_state::from_experts(std::uint32_t number, std::vector<expert_outp
   auto& flying = flying_.at(number);
   flying.at_experts = false;
   flying.iteration.waiting_ns += nanoseconds(self_->clock().now() - flying.dispatched);
-  if (flying.batch->trace != 0)
+  if (flying.step->trace != 0)
     trace_expert_wait(flying);
   flying.iteration.expert_ns += expert_ns;
-  run_step(flying.batch, std::move(outputs));
+  run_pass(flying.step, std::move(outputs));
 }
 
-void attention_state::finish(flying_batch flying, std::vector<sampled_sequence> samples) {
+void attention_state::finish(flying_batch flying, std::vector<step_token> tokens) {
   ++iterations_;
   micro_batch_policy::measurement seen;
   seen.in_flight = flying.iteration.in_flight;
@@ -167,26 +160,24 @@ void attention_state::finish(flying_batch flying, std::vector<sampled_sequence> 
   seen.expert_ns = static_cast<double>(flying.iteration.expert_ns);
   seen.rows_per_expert = flying.layers > 0 ? flying.rows_per_expert / flying.layers : 0;
   micro_batches_.observe(seen);
-  std::vector<sampled_sequence> by_sequence(flying.sequences.size());
-  for (auto& sample : samples)
-    if (sample.sequence < by_sequence.size())
-      by_sequence[sample.sequence] = std::move(sample);
-  if (flying.batch->trace != 0)
-    trace_iteration(flying, by_sequence);
+  if (flying.step->trace != 0)
+    trace_iteration(flying);
+  for (const auto& slice : flying.slices)
+    if (sequences_.at(slice.sequence).cancelled)
+      erase(slice.sequence);
+    else
+      batches_.complete(slice.sequence, slice.last);
   auto sampled = std::uint32_t{0};
-  for (std::size_t i = 0; i < by_sequence.size(); ++i) {
-    const auto name = flying.sequences[i];
+  for (auto& token : tokens) {
+    const auto name = flying.slices[token.sequence].sequence;
+    if (!batches_.contains(name))
+      continue; // cancelled
     auto& s = sequences_.at(name);
-    if (s.cancelled) {
-      erase(name);
-      continue;
-    }
-    if (by_sequence[i].has_token && !by_sequence[i].is_broken) {
+    if (token.purpose == token_purpose::sample && !token.is_broken) {
       ++sampled;
       flying.iteration.tokens += 1 + (s.num_new() == 0 ? s.tokens->tokens.size() : 0);
     }
-    batches_.complete(name, by_sequence[i].has_token);
-    take_sample(name, s, std::move(by_sequence[i]));
+    take_token(name, s, std::move(token));
   }
   if (config_.metrics) {
     config_.metrics->on_iteration(flying.iteration);
@@ -214,14 +205,13 @@ void attention_state::tell_progress() {
   }
 }
 
-void attention_state::take_sample(key name, accepted_sequence& s, sampled_sequence sample) {
-  if (s.wants_prompt_logprobs)
-    std::move(sample.prompt_logprobs.begin(), sample.prompt_logprobs.end(),
-              std::back_inserter(s.prompt_logprobs));
-  if (!sample.has_token)
+void attention_state::take_token(key name, accepted_sequence& s, step_token taken) {
+  if (taken.purpose == token_purpose::report) {
+    s.prompt_logprobs.push_back(std::move(taken.token));
     return;
+  }
   auto& tokens = *s.tokens;
-  if (sample.is_broken) {
+  if (taken.is_broken) {
     fail(s.session, s.context, tokens.id, s.attempt, ec::model_broken,
          "the model's logits are not numbers: its weights are damaged, or made for another type");
     retire(name);
@@ -237,11 +227,11 @@ void attention_state::take_sample(key name, accepted_sequence& s, sampled_sequen
   }
   const auto& sampling = tokens.sampling;
   const auto& stops = sampling.stop_token_ids;
-  const auto token = sample.token.token;
+  const auto token = taken.token.token;
   const auto stops_here =
       s.num_new() >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end();
   tokens.tokens.push_back(token);
-  update.tokens.push_back(std::move(sample.token));
+  update.tokens.push_back(std::move(taken.token));
   if (stops_here)
     update.finish = finish_reason::stop;
   else if (s.num_new() >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
@@ -265,7 +255,8 @@ void attention_state::take_sample(key name, accepted_sequence& s, sampled_sequen
 void attention_state::fail_batch(std::uint32_t number, ec code, const std::string& text) {
   const auto flying = std::move(flying_.at(number));
   flying_.erase(number);
-  for (const auto name : flying.sequences) {
+  for (const auto& slice : flying.slices) {
+    const auto name = slice.sequence;
     auto& s = sequences_.at(name);
     if (!s.cancelled) {
       fail(s.session, s.context, s.tokens->id, s.attempt, code, text);

@@ -27,32 +27,30 @@ void attention_state::trace_end(const accepted_sequence& s) const {
 
 void attention_state::trace_expert_wait(const flying_batch& flying) const {
   timeline::event waited{.kind = event_kind::expert_wait, .begin_ns = timeline::ns_of(flying.dispatched)};
-  waited.id = flying.batch->trace;
+  waited.id = flying.step->trace;
   waited.duration_ns = timeline::ns_of(self_->clock().now()) - waited.begin_ns;
   waited.args = {flying.layer, flying.iteration.rows};
   timeline::record(waited);
 }
 
 /// Records the micro-batch, and each traced sequence in it.
-void attention_state::trace_iteration(const flying_batch& flying,
-                                      const std::vector<sampled_sequence>& samples) const {
+void attention_state::trace_iteration(const flying_batch& flying) const {
   timeline::event passed{.kind = event_kind::micro_batch, .begin_ns = timeline::ns_of(flying.started)};
-  passed.id = flying.batch->trace;
+  passed.id = flying.step->trace;
   passed.duration_ns = timeline::ns_of(self_->clock().now()) - passed.begin_ns;
   passed.args = {flying.iteration.rows, flying.iteration.sequences, flying.layers};
   timeline::record(passed);
-  for (std::size_t i = 0; i < flying.sequences.size(); ++i) {
-    const auto& s = sequences_.at(flying.sequences[i]);
+  for (const auto& slice : flying.slices) {
+    const auto& s = sequences_.at(slice.sequence);
     if (s.trace == 0)
       continue;
-    const auto& part = flying.batch->sequences[i];
     auto iteration = passed;
     iteration.kind = event_kind::iteration;
     iteration.id = s.trace;
-    iteration.args = {s.tokens->id.request.value,    timeline::packed(s.tokens->id.choice, s.attempt),
-                      flying.batch->trace,           part.num_rows,
-                      part.first_position,           s.tokens->tokens.size() - s.tokens->num_prompt,
-                      samples[i].has_token ? 1U : 0U};
+    iteration.args = {s.tokens->id.request.value, timeline::packed(s.tokens->id.choice, s.attempt),
+                      flying.step->trace,         slice.num_rows,
+                      slice.first_position,       s.tokens->tokens.size() - s.tokens->num_prompt,
+                      slice.last ? 1U : 0U};
     timeline::record(iteration);
   }
 }

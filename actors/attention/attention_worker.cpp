@@ -33,7 +33,7 @@ attention_worker(local_attention_worker_actor::stateful_pointer<attention_worker
       [self](caf::join_atom) { return self->state.serving->hello(); },
       [self](load_atom) { return self->state.serving->load(); },
       [self](caf::get_atom) { return self->state.serving->counts(); },
-      [self](const attention_step_ptr& done) { self->state.serving->step_done(*done); },
+      [self](const attention_done_ptr& done) { self->state.serving->step_done(*done); },
       [self](caf::tick_atom) { self->state.serving->tick(); },
       [self](status_atom) { return self->state.serving->status(); },
   };

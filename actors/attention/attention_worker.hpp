@@ -36,7 +36,7 @@ using local_attention_worker_actor = attention_worker_actor::extend<
     // Counts of the experts used since the start, for the activation reporter.
     caf::replies_to<caf::get_atom>::with<activation_counts_ptr>,
     // An engine step is complete.
-    caf::reacts_to<attention_step_ptr>,
+    caf::reacts_to<attention_done_ptr>,
     // Look again for late expert batches, and for hosts of parked rows.
     caf::reacts_to<caf::tick_atom>>;
 

@@ -26,7 +26,8 @@ ec batch_policy::add(key name, std::uint32_t num_tokens, std::int32_t priority, 
   added.priority = priority;
   added.num_tokens = num_tokens;
   added.prefix = prefix;
-  added.tables.resize(needs_.num_tables());
+  added.tables = std::make_shared<std::vector<block_table>>(needs_.num_tables());
+  added.first.resize(needs_.num_tables());
   sequences_.emplace(name, std::move(added));
   waiting_.emplace(priority, name);
   return ec::none;
@@ -92,7 +93,7 @@ batch_policy::prefix_search batch_policy::find_prefix(const progress& s) const {
       continue;
     bool is_whole = true; // its windows have not passed what the other one sees
     for (std::size_t t = 0; t < needs_.num_tables(); ++t)
-      is_whole = is_whole && other.tables[t].first <= needs_.first_seen(t, result.num_tokens);
+      is_whole = is_whole && other.first[t] <= needs_.first_seen(t, result.num_tokens);
     if (other.num_computed < result.num_tokens)
       result.is_under_way = true;
     else if (is_whole)
@@ -120,13 +121,6 @@ void batch_policy::remove(key name) {
   sequences_.erase(i);
 }
 
-std::vector<kv_block_pool::block_table> batch_policy::tables(key name) const {
-  std::vector<kv_block_pool::block_table> result;
-  for (const auto& table : sequences_.at(name).tables)
-    result.push_back(table.blocks);
-  return result;
-}
-
 std::size_t batch_policy::ready() const {
   const auto seats = limits_.max_num_seqs > running_.size() ? limits_.max_num_seqs - running_.size() : 0;
   return running_.size() - flying() + std::min(waiting_.size(), seats);
@@ -152,7 +146,7 @@ std::uint32_t batch_policy::headroom_of(const progress& s) const {
 /// did
 bool batch_policy::grow(progress& s, const std::vector<std::uint32_t>& ends, std::uint32_t headroom) {
   const auto missing = [&](std::size_t t) {
-    const auto held = static_cast<std::uint32_t>(s.tables[t].blocks.size());
+    const auto held = static_cast<std::uint32_t>((*s.tables)[t].size());
     return ends[t] - std::min(ends[t], held);
   };
   std::uint64_t sum = 0;
@@ -161,7 +155,7 @@ bool batch_policy::grow(progress& s, const std::vector<std::uint32_t>& ends, std
   if (sum + headroom > pool_.num_free())
     return false;
   for (std::size_t t = 0; t < ends.size(); ++t)
-    pool_.grow(s.tables[t].blocks, missing(t));
+    pool_.grow((*s.tables)[t], missing(t));
   return true;
 }
 
@@ -179,10 +173,9 @@ bool batch_policy::take_blocks(progress& s) {
 /// have passed, and preempts lower ranks for them. @returns whether it did
 bool batch_policy::take_blocks(const rank& present, progress& s, std::uint32_t num_tokens, plan& result) {
   for (std::size_t t = 0; t < needs_.num_tables(); ++t) {
-    auto& table = s.tables[t];
-    if (const auto first = needs_.first_kept(t, s.num_computed); first > table.first) {
-      pool_.release(table.blocks, table.first, first);
-      table.first = first;
+    if (const auto first = needs_.first_kept(t, s.num_computed); first > s.first[t]) {
+      pool_.release((*s.tables)[t], s.first[t], first);
+      s.first[t] = first;
     }
   }
   const std::vector<std::uint32_t> ends(needs_.num_tables(), needs_.blocks_of(num_tokens));
@@ -195,20 +188,22 @@ bool batch_policy::take_blocks(const rank& present, progress& s, std::uint32_t n
 /// Lets a sequence that starts use the blocks of the first `num_tokens` tokens of another one.
 void batch_policy::share(const progress& owner, std::uint32_t num_tokens, progress& s) {
   for (std::size_t t = 0; t < needs_.num_tables(); ++t) {
-    const auto& blocks = owner.tables[t].blocks;
-    auto& table = s.tables[t];
-    table.first = needs_.first_seen(t, num_tokens);
-    table.blocks =
-        pool_.fork({blocks.begin(), blocks.begin() + num_tokens / limits_.block_tokens}, table.first);
+    const auto& blocks = (*owner.tables)[t];
+    s.first[t] = needs_.first_seen(t, num_tokens);
+    (*s.tables)[t] =
+        pool_.fork({blocks.begin(), blocks.begin() + num_tokens / limits_.block_tokens}, s.first[t]);
   }
   s.num_computed = num_tokens;
 }
 
 void batch_policy::release(progress& s) {
-  for (auto& table : s.tables) {
-    pool_.release(table.blocks, table.first, static_cast<std::uint32_t>(table.blocks.size()));
-    table = {};
+  for (std::size_t t = 0; t < s.first.size(); ++t) {
+    const auto& table = (*s.tables)[t];
+    pool_.release(table, s.first[t], static_cast<std::uint32_t>(table.size()));
   }
+  s.tables =
+      std::make_shared<std::vector<block_table>>(needs_.num_tables()); // a dropped step may have the old ones
+  s.first.assign(needs_.num_tables(), 0);
 }
 
 bool batch_policy::make_room(const rank& wanting, plan& result) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -114,16 +115,14 @@ class batch_policy {
 
   bool in_flight(key sequence) const { return sequences_.at(sequence).rows_in_flight > 0; }
 
-  /// A block table of a sequence. Blocks before `first_block` are not its own any more.
-  const kv_block_pool::block_table& blocks(key sequence, std::size_t table = 0) const {
-    return sequences_.at(sequence).tables.at(table).blocks;
+  /// The block tables of a sequence. Blocks before `first_block` are not its own any more. They do not change
+  /// while it is in flight.
+  std::shared_ptr<const std::vector<block_table>> tables(key sequence) const {
+    return sequences_.at(sequence).tables;
   }
 
-  /// All block tables of a sequence.
-  std::vector<kv_block_pool::block_table> tables(key sequence) const;
-
   std::uint32_t first_block(key sequence, std::size_t table = 0) const {
-    return sequences_.at(sequence).tables.at(table).first;
+    return sequences_.at(sequence).first.at(table);
   }
 
   const kv_block_pool& pool() const { return pool_; }
@@ -140,11 +139,6 @@ class batch_policy {
   std::size_t flying() const;
 
  private:
-  struct held_blocks {
-    kv_block_pool::block_table blocks; ///< of positions 0..
-    std::uint32_t first = 0;           ///< those before it have been given back
-  };
-
   struct progress {
     std::int32_t priority = 0;
     std::uint32_t num_tokens = 0;
@@ -153,7 +147,8 @@ class batch_policy {
     std::uint32_t num_preempted = 0;
     std::uint32_t num_put_back = 0; ///< times that a more urgent sequence overtook it
     common_prefix prefix;
-    std::vector<held_blocks> tables;
+    std::shared_ptr<std::vector<block_table>> tables;
+    std::vector<std::uint32_t> first; ///< of each table; the blocks before it have been given back
   };
 
   /// Where a sequence that is to start finds its prefix among the running ones.

@@ -29,7 +29,7 @@ void kv_block_pool::release(const block_table& table, std::uint32_t first, std::
     give_back(table.at(i - 1));
 }
 
-kv_block_pool::block_table kv_block_pool::fork(const block_table& table, std::uint32_t first) {
+block_table kv_block_pool::fork(const block_table& table, std::uint32_t first) {
   for (std::size_t i = first; i < table.size(); ++i)
     ++blocks_.at(table[i]).references;
   return table;

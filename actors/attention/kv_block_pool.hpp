@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "actors/engine/engine.hpp"
+
 namespace troupe {
 
 /// A fixed number of KV blocks, reference counted and copied on write.
@@ -14,15 +16,6 @@ namespace troupe {
 /// error and ends the process.
 class kv_block_pool {
  public:
-  using block_table = std::vector<std::uint32_t>;
-
-  /// A copy that `make_writable` asks the engine to make before the block is written to.
-  struct block_copy {
-    std::uint32_t from = 0;
-    std::uint32_t to = 0;
-    bool operator==(const block_copy&) const = default;
-  };
-
   explicit kv_block_pool(std::uint32_t num_blocks);
 
   std::uint32_t num_blocks() const { return static_cast<std::uint32_t>(blocks_.size()); }

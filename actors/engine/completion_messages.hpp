@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-/// A finished attention step, with its micro-batch.
+/// A finished pass of an attention step.
 struct attention_step_done {
-  micro_batch_ptr batch;
+  attention_step_ptr step;
   attention_result result;
 };
 
@@ -28,12 +28,12 @@ struct expert_load_done_message {
   expert_load_result result;
 };
 
-using attention_step_ptr = std::shared_ptr<attention_step_done>;
+using attention_done_ptr = std::shared_ptr<attention_step_done>;
 using expert_step_ptr = std::shared_ptr<expert_step_done>;
 using expert_load_ptr = std::shared_ptr<expert_load_done_message>;
 
 } // namespace troupe
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::attention_step_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::attention_done_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::expert_step_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::expert_load_ptr)

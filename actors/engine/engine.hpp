@@ -17,6 +17,7 @@
 #include "actors/protocol/generation_messages.hpp"
 #include "actors/protocol/ids.hpp"
 #include "actors/transport/wire/payload.hpp"
+#include "kernels/model/micro_batch.hpp"
 
 namespace troupe {
 
@@ -51,33 +52,55 @@ struct sequence_tokens {
   std::vector<std::int32_t> tokens; ///< prompt, then all emitted tokens
 };
 
-/// The rows of one sequence in a micro-batch: positions [first_position, first_position + num_rows).
+using model::block_copy;
+using step_row = model::batch_row;
+
+/// KV blocks of positions 0.. of a sequence.
+using block_table = std::vector<std::uint32_t>;
+
+/// A sequence of a step: its tokens for sampling, its blocks for attention.
 struct step_sequence {
-  std::shared_ptr<const sequence_tokens> sequence;
-  /// Of each table (`kv_reaches`) the KV blocks of positions 0.., enough for all rows of the step. Those that
-  /// no row of the step sees may be another sequence's.
-  std::vector<std::vector<std::uint32_t>> block_tables;
-  std::uint32_t first_position = 0;
-  std::uint32_t num_rows = 0;
-  bool sample = false; ///< the last row is the last known token: sample the next one
-  /// Report logprobs of the known tokens behind these rows (prompt_logprobs); [first_position + 1 ..].
-  bool prompt_logprobs = false;
+  std::shared_ptr<const sequence_tokens> tokens;
+  /// A table for each of `kv_reaches`, enough for all rows of the step. Blocks that no row of the step sees
+  /// may be another sequence's. Shared as `tokens` are.
+  std::shared_ptr<const std::vector<block_table>> tables;
 };
 
-/// One flat batch that passes through the layers. The actor fills `sequences`. `state` belongs to the engine
-/// (residual stream, router weights, workspace) and lives as long as the batch.
-struct micro_batch {
+enum class token_purpose : std::uint8_t {
+  sample, ///< draw the token at the position
+  report, ///< give the log probability of the token that is known there
+};
+
+/// A token that a step is asked for.
+struct wanted_token {
+  std::uint32_t row = 0;      ///< of the step: the one before the token
+  std::uint32_t position = 0; ///< of the token in its sequence
+  token_purpose purpose = token_purpose::sample;
+  std::span<const std::int32_t> allowed{}; ///< the only tokens that may be drawn; empty: all
+};
+
+/// One flat batch that passes through the layers. The actor fills all but `state`, which belongs to the
+/// engine (residual stream, router weights, workspace) and lives as long as the step.
+///
+/// A row has a token of its own. Behind the last known token of its sequence it is a guess, and a token that
+/// is drawn behind it is the one that follows if the guesses before it are right. Paths of a token tree are
+/// sequences with blocks of their own, whose last block is copied: the bits of attention depend on the places
+/// of keys.
+struct attention_step {
   struct engine_state {
     virtual ~engine_state() = default;
   };
 
-  std::uint32_t number = 0; ///< the actor's number of the batch
-  std::uint64_t trace = 0;  ///< its key in the timeline; 0: it is not traced
+  std::uint32_t number = 0;       ///< the actor's number of the step
+  std::uint64_t trace = 0;        ///< its key in the timeline; 0: it is not traced
+  std::vector<block_copy> copies; ///< made in order, before the rows are computed
   std::vector<step_sequence> sequences;
+  std::vector<step_row> rows;       ///< those of a sequence in the order of positions
+  std::vector<wanted_token> wanted; ///< in the order of rows
   std::unique_ptr<engine_state> state;
 };
 
-using micro_batch_ptr = std::shared_ptr<micro_batch>;
+using attention_step_ptr = std::shared_ptr<attention_step>;
 
 /// Rows that the experts of a MoE layer must compute: the token → expert table, sorted by expert.
 struct moe_dispatch {
@@ -99,26 +122,26 @@ struct expert_outputs {
   std::vector<std::uint32_t> slots; ///< row × num_topk + place
 };
 
-/// The result of sampling for step_sequence `sequence`.
-struct sampled_sequence {
-  std::uint32_t sequence = 0; ///< index into micro_batch::sequences
-  bool has_token = false;
+/// A token that a step was asked for.
+struct step_token {
+  std::uint32_t sequence = 0; ///< index into attention_step::sequences
+  std::uint32_t position = 0;
+  token_purpose purpose = token_purpose::sample;
   bool is_broken = false; ///< the logits were not numbers, and `token` has no meaning
   generated_token token;
-  std::vector<generated_token> prompt_logprobs;
 };
 
-/// The end of a step: a dispatch at a MoE layer, or samples after the last layer.
+/// The end of a pass: a dispatch at a MoE layer, or tokens after the last layer.
 struct attention_result {
   bool finished = false;
-  moe_dispatch dispatch;                 ///< when not finished
-  std::vector<sampled_sequence> samples; ///< when finished
+  moe_dispatch dispatch;          ///< when not finished
+  std::vector<step_token> tokens; ///< when finished: one for each wanted token, in their order
   std::uint64_t compute_ns = 0;
-  std::string error; ///< not empty: the step failed and the micro-batch with it
+  std::string error; ///< not empty: the pass failed and the step with it
 };
 
-/// Called once per step, on the thread that computed it; must only post a result.
-using attention_done = std::function<void(micro_batch_ptr, attention_result)>;
+/// Called once per pass, on the thread that computed it; must only post a result.
+using attention_done = std::function<void(attention_step_ptr, attention_result)>;
 
 class attention_engine {
  public:
@@ -130,11 +153,11 @@ class attention_engine {
   /// The block tables of a sequence; they draw from the same blocks.
   virtual std::vector<kv_reach> kv_reaches() const { return {{}}; }
 
-  /// Embeds the batch and runs it to its first MoE layer, or to the end.
-  virtual void begin(micro_batch_ptr batch, attention_done done) = 0;
+  /// Embeds the rows and runs them to the first MoE layer, or to the end.
+  virtual void begin(attention_step_ptr step, attention_done done) = 0;
 
   /// Combines the answers to the last dispatch in top-k order (every slot exactly once) and continues.
-  virtual void resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs, attention_done done) = 0;
+  virtual void resume(attention_step_ptr step, std::vector<expert_outputs> outputs, attention_done done) = 0;
 };
 
 // ---------------------------------------------------------------------------------------------------------------

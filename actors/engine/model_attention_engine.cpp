@@ -17,15 +17,14 @@ namespace troupe {
 
 namespace {
 
-/// Data of a micro-batch that it needs between its steps.
+/// Data that a step needs between its passes.
 struct working_set {
   std::unique_ptr<model::attention_pass> forward;
-  std::vector<model::batch_row> rows;
   std::vector<std::span<const std::uint32_t>> tables; // of all sequences the first one, then the second
   std::vector<const std::byte*> slot_rows;            // [rows · top-k]
 };
 
-/// Working sets of finished micro-batches, to be used again: their buffers have grown already, and a device
+/// Working sets of finished steps, to be used again: their buffers have grown already, and a device
 /// may have to wait for all its work before it frees memory.
 class working_set_pool {
  public:
@@ -50,12 +49,12 @@ class working_set_pool {
  private:
   std::mutex mutex_;
   std::size_t num_made_ = 0;
-  std::vector<std::unique_ptr<working_set>> free_; // at most the largest number of micro-batches in flight
+  std::vector<std::unique_ptr<working_set>> free_; // at most the largest number of steps in flight
 };
 
-/// State of a micro-batch: a working set that returns to the pool when the micro-batch ends, whether
+/// State of a step: a working set that returns to the pool when the step ends, whether
 /// finished, failed or dropped while it waits for experts.
-class lent_working_set : public micro_batch::engine_state {
+class lent_working_set : public attention_step::engine_state {
  public:
   lent_working_set(std::shared_ptr<working_set_pool> from, std::unique_ptr<working_set> set)
       : from_(std::move(from)), set_(std::move(set)) {}
@@ -72,37 +71,29 @@ class lent_working_set : public micro_batch::engine_state {
   std::unique_ptr<working_set> set_;
 };
 
-/// Data that steps on the compute thread use and keep alive. It does not own the queue: the last step may be
+/// Data that passes on the compute thread use and keep alive. It does not own the queue: the last pass may be
 /// the last owner, and a queue must not end on its own thread.
 struct attention_core {
   model_shape shape;
-  std::unique_ptr<model::attention_backend> backend; // in steps of the queue only
+  std::unique_ptr<model::attention_backend> backend; // in tasks of the queue only
   std::uint32_t block_tokens = 0;
   std::size_t num_tables = 0; ///< block tables of a sequence
   device_loss_report device_lost;
-  /// Declared after the backend, which made them, to end before it; micro-batches may outlive both.
+  /// Declared after the backend, which made them, to end before it; steps may outlive both.
   std::shared_ptr<working_set_pool> working_sets = std::make_shared<working_set_pool>();
 };
 
-void add_rows(const std::vector<step_sequence>& sequences, const attention_core& core, working_set& state) {
-  const auto block_tokens = core.block_tokens;
-  state.rows.clear();
+/// Copies blocks, then runs the rows to the first pause.
+model::pause begin_pass(const attention_step& step, attention_core& core, working_set& state) {
+  if (!step.copies.empty())
+    core.backend->copy_blocks(step.copies);
   state.tables.clear();
   for (std::size_t t = 0; t < core.num_tables; ++t)
-    for (const auto& step : sequences)
-      state.tables.emplace_back(step.block_tables[t]);
-  for (std::uint32_t s = 0; s < sequences.size(); ++s) {
-    const step_sequence& step = sequences[s];
-    const auto& blocks = step.block_tables.front();
-    for (std::uint32_t i = 0; i < step.num_rows; ++i) {
-      std::uint32_t position = step.first_position + i;
-      std::uint32_t slot = blocks[position / block_tokens] * block_tokens + position % block_tokens;
-      state.rows.push_back({.token = static_cast<std::uint32_t>(step.sequence->tokens[position]),
-                            .position = position,
-                            .sequence = s,
-                            .kv_slot = slot});
-    }
-  }
+    for (const auto& sequence : step.sequences)
+      state.tables.emplace_back((*sequence.tables)[t]);
+  const std::span<const std::span<const std::uint32_t>> tables{state.tables};
+  const auto count = step.sequences.size();
+  return core.backend->begin({step.rows, tables.first(count), tables.subspan(count)}, *state.forward);
 }
 
 moe_dispatch dispatch_of(const model::attention_pass& forward, std::size_t row_bytes) {
@@ -135,47 +126,44 @@ void place_outputs(const std::vector<expert_outputs>& outputs, std::size_t row_b
     throw std::runtime_error("an expert output is missing");
 }
 
-std::vector<sampled_sequence> sample(attention_core& core, const micro_batch& batch, working_set& state) {
-  std::vector<sampled_sequence> samples(batch.sequences.size());
-  for (std::uint32_t s = 0; s < samples.size(); ++s)
-    samples[s].sequence = s;
-  auto wanted = wanted_logits(batch.sequences);
-  for (std::size_t first = 0; first < wanted.size(); first += logits_chunk_rows) {
-    auto chunk = std::span(wanted).subspan(first, std::min(logits_chunk_rows, wanted.size() - first));
-    answer_logits([&core, &state](
-                      const model::token_requests& tokens) { core.backend->sample(*state.forward, tokens); },
-                  chunk, batch.sequences, samples);
+std::vector<step_token> sample(attention_core& core, const attention_step& step, working_set& state) {
+  const auto compute = [&core, &state](const model::token_requests& tokens) {
+    core.backend->sample(*state.forward, tokens);
+  };
+  std::vector<step_token> tokens;
+  for (std::size_t first = 0; first < step.wanted.size(); first += logits_chunk_rows) {
+    const auto count = std::min(logits_chunk_rows, step.wanted.size() - first);
+    answer_wanted(compute, step, std::span(step.wanted).subspan(first, count), tokens);
   }
-  std::erase_if(samples, [](const sampled_sequence& s) { return !s.has_token && s.prompt_logprobs.empty(); });
-  return samples;
+  return tokens;
 }
 
-/// @param sampling_ns  time of sampling; 0: the step stopped for experts
-void trace_step(const micro_batch& batch, const attention_result& result, const working_set& state,
+/// @param sampling_ns  time of sampling; 0: the pass stopped for experts
+void trace_pass(const attention_step& step, const attention_result& result, const working_set& state,
                 std::chrono::steady_clock::time_point start, std::uint64_t sampling_ns) {
-  timeline::event step{.kind = timeline::event_kind::attention_step, .begin_ns = timeline::ns_of(start)};
-  step.id = batch.trace;
-  step.duration_ns = result.compute_ns;
-  step.args = {result.finished ? timeline::no_layer : result.dispatch.layer, state.rows.size(),
+  timeline::event pass{.kind = timeline::event_kind::attention_step, .begin_ns = timeline::ns_of(start)};
+  pass.id = step.trace;
+  pass.duration_ns = result.compute_ns;
+  pass.args = {result.finished ? timeline::no_layer : result.dispatch.layer, step.rows.size(),
                result.finished ? 0 : state.forward->routed().router_ns, sampling_ns};
-  timeline::record(step);
+  timeline::record(pass);
 }
 
-/// Runs `step` to its pause and reports; then computes what needs no expert while the batch waits for
+/// Runs `pass` to its pause and reports; then computes what needs no expert while the step waits for
 /// answers.
-template <class Step>
-void run_step(attention_core& core, const micro_batch_ptr& batch, const attention_done& done, Step step) {
+template <class Pass>
+void run_pass(attention_core& core, const attention_step_ptr& step, const attention_done& done, Pass pass) {
   attention_result result;
   std::uint64_t sampling_ns = 0;
   auto start = std::chrono::steady_clock::now();
-  auto* state = &**static_cast<lent_working_set*>(batch->state.get());
+  auto* state = &**static_cast<lent_working_set*>(step->state.get());
   try {
-    if (step(*state) == model::pause::experts) {
+    if (pass(*state) == model::pause::experts) {
       result.dispatch = dispatch_of(*state->forward, core.shape.row_bytes);
     } else {
       result.finished = true;
       const auto before = std::chrono::steady_clock::now();
-      result.samples = sample(core, *batch, *state);
+      result.tokens = sample(core, *step, *state);
       sampling_ns = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - before).count());
     }
   } catch (const std::exception& error) {
@@ -183,14 +171,14 @@ void run_step(attention_core& core, const micro_batch_ptr& batch, const attentio
     report_device_loss(error, core.device_lost);
   }
   result.compute_ns = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - start).count());
-  if (batch->trace != 0 && result.error.empty())
-    trace_step(*batch, result, *state, start, sampling_ns);
+  if (step->trace != 0 && result.error.empty())
+    trace_pass(*step, result, *state, start, sampling_ns);
   bool over = result.finished || !result.error.empty();
   if (over)
-    batch->state.reset(); // the next micro-batch may use it
-  done(batch, std::move(result));
+    step->state.reset(); // the next step may use it
+  done(step, std::move(result));
   if (!over) {
-    // `batch` keeps the state alive, and a resume is queued after this task.
+    // `step` keeps the state alive, and a resume is queued after this task.
     try {
       core.backend->overlap(*state->forward);
     } catch (const std::exception& error) {
@@ -232,31 +220,26 @@ class model_attention_engine : public attention_engine {
     return result;
   }
 
-  void begin(micro_batch_ptr batch, attention_done done) override {
-    queue_->submit([core = core_, batch = std::move(batch), done = std::move(done)] {
+  void begin(attention_step_ptr step, attention_done done) override {
+    queue_->submit([core = core_, step = std::move(step), done = std::move(done)] {
       try {
-        batch->state =
+        step->state =
             std::make_unique<lent_working_set>(core->working_sets, core->working_sets->take(*core->backend));
       } catch (const std::exception& error) {
         attention_result failed;
         failed.error = error.what();
         report_device_loss(error, core->device_lost);
-        done(batch, std::move(failed));
+        done(step, std::move(failed));
         return;
       }
-      run_step(*core, batch, done, [&](working_set& state) {
-        add_rows(batch->sequences, *core, state);
-        const std::span<const std::span<const std::uint32_t>> tables{state.tables};
-        const auto count = batch->sequences.size();
-        return core->backend->begin({state.rows, tables.first(count), tables.subspan(count)}, *state.forward);
-      });
+      run_pass(*core, step, done, [&](working_set& state) { return begin_pass(*step, *core, state); });
     });
   }
 
-  void resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs, attention_done done) override {
+  void resume(attention_step_ptr step, std::vector<expert_outputs> outputs, attention_done done) override {
     queue_->submit(
-        [core = core_, batch = std::move(batch), outputs = std::move(outputs), done = std::move(done)] {
-          run_step(*core, batch, done, [&](working_set& state) {
+        [core = core_, step = std::move(step), outputs = std::move(outputs), done = std::move(done)] {
+          run_pass(*core, step, done, [&](working_set& state) {
             place_outputs(outputs, core->shape.row_bytes, state);
             return core->backend->resume(state.slot_rows, *state.forward);
           });

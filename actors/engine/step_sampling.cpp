@@ -29,21 +29,36 @@ bool is_open(const std::vector<std::int32_t>& word, std::span<const std::int32_t
          && std::equal(word.begin(), word.end() - 1, emitted.end() - static_cast<std::ptrdiff_t>(before));
 }
 
-sampling_input input_of(const sequence_tokens& sequence) {
+/// The tokens of a sequence before a position: the known ones, then the guesses in rows of the step.
+std::vector<std::int32_t> tokens_before(const attention_step& step, const wanted_token& wanted) {
+  const auto sequence = step.rows[wanted.row].sequence;
+  const auto& known = step.sequences[sequence].tokens->tokens;
+  std::vector<std::int32_t> result(
+      known.begin(),
+      known.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(known.size(), wanted.position)));
+  for (std::uint32_t i = 0; i <= wanted.row && result.size() < wanted.position; ++i)
+    if (const auto& row = step.rows[i]; row.sequence == sequence && row.position == result.size())
+      result.push_back(static_cast<std::int32_t>(row.token));
+  return result;
+}
+
+/// @param tokens  of the sequence, before the one to draw
+sampling_input input_of(const sequence_tokens& sequence, std::span<const std::int32_t> tokens,
+                        std::span<const std::int32_t> allowed) {
   sampling_input input;
   const auto& params = sequence.sampling;
   for (auto [token, value] : params.logit_bias)
     input.bias.push_back({static_cast<std::uint32_t>(token), value});
   if (has_penalties(params)) {
     std::map<std::int32_t, std::uint32_t> counts;
-    for (std::size_t i = 0; i < sequence.tokens.size(); ++i)
-      counts[sequence.tokens[i]] += i < sequence.num_prompt ? 0U : 1U;
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      counts[tokens[i]] += i < sequence.num_prompt ? 0U : 1U;
     for (auto [token, in_output] : counts)
       input.counts.push_back({static_cast<std::uint32_t>(token), in_output});
   }
-  for (std::int32_t token : params.allowed_token_ids)
+  for (std::int32_t token : allowed)
     input.allowed.push_back(static_cast<std::uint32_t>(token));
-  const auto emitted = std::span{sequence.tokens}.subspan(sequence.num_prompt);
+  const auto emitted = tokens.subspan(sequence.num_prompt);
   for (const auto& word : params.bad_words)
     if (is_open(word, emitted))
       input.forbidden.push_back(static_cast<std::uint32_t>(word.back()));
@@ -79,46 +94,28 @@ generated_token report(const kernels::sampled_token& sampled, std::span<const ke
 
 } // namespace
 
-std::vector<logits_request> wanted_logits(const std::vector<step_sequence>& sequences) {
-  std::vector<logits_request> wanted;
-  std::uint32_t row = 0;
-  for (std::uint32_t s = 0; s < sequences.size(); ++s) {
-    const step_sequence& step = sequences[s];
-    for (std::uint32_t i = 0; i < step.num_rows; ++i, ++row) {
-      std::uint32_t next = step.first_position + i + 1;
-      bool samples = step.sample && i + 1 == step.num_rows;
-      bool reports = step.prompt_logprobs && next < step.sequence->num_prompt;
-      if (samples || reports)
-        wanted.push_back({row, s, next, samples});
-    }
-  }
-  return wanted;
-}
-
-void answer_logits(const std::function<void(const model::token_requests&)>& sample,
-                   std::span<const logits_request> requests, const std::vector<step_sequence>& sequences,
-                   std::vector<sampled_sequence>& samples) {
-  auto alternatives = [&](const logits_request& request) {
-    const auto& params = sequences[request.sequence].sequence->sampling;
-    return static_cast<std::uint32_t>(
-        std::max(request.sample ? params.num_logprobs : params.prompt_logprobs, 0));
-  };
-  std::vector<std::vector<kernels::token_logprob>> top(requests.size());
-  std::vector<sampling_input> inputs(requests.size()); // `drawn` points to them
+void answer_wanted(const std::function<void(const model::token_requests&)>& sample,
+                   const attention_step& step, std::span<const wanted_token> wanted,
+                   std::vector<step_token>& tokens) {
+  std::vector<std::vector<kernels::token_logprob>> top(wanted.size());
+  std::vector<sampling_input> inputs(wanted.size()); // `drawn` points to them
   std::vector<std::uint32_t> rows;
   std::vector<kernels::sampling_row> drawn;
   std::vector<kernels::logprob_row> known;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const auto& request = requests[i];
-    rows.push_back(request.row);
-    const sequence_tokens& sequence = *sequences[request.sequence].sequence;
-    top[i].resize(alternatives(request));
-    auto num_top = static_cast<std::uint32_t>(top[i].size());
-    if (request.sample) {
-      inputs[i] = input_of(sequence);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto& one = wanted[i];
+    const auto& sequence = *step.sequences[step.rows[one.row].sequence].tokens;
+    const auto& params = sequence.sampling;
+    const bool draws = one.purpose == token_purpose::sample;
+    const auto num_top =
+        static_cast<std::uint32_t>(std::max(draws ? params.num_logprobs : params.prompt_logprobs, 0));
+    top[i].resize(num_top);
+    rows.push_back(one.row);
+    if (draws) {
+      inputs[i] = input_of(sequence, tokens_before(step, one), one.allowed);
       drawn.push_back({.logits_row = i,
-                       .params = kernel_params(sequence.sampling),
-                       .key = {sequence.sampling.seed, sequence.id.choice, request.position, 0},
+                       .params = kernel_params(params),
+                       .key = {params.seed, sequence.id.choice, one.position, 0},
                        .logit_bias = inputs[i].bias,
                        .counts = inputs[i].counts,
                        .forbidden = inputs[i].forbidden,
@@ -127,7 +124,7 @@ void answer_logits(const std::function<void(const model::token_requests&)>& samp
                        .top = top[i]});
     } else {
       known.push_back({.logits_row = i,
-                       .token = static_cast<std::uint32_t>(sequence.tokens[request.position]),
+                       .token = static_cast<std::uint32_t>(sequence.tokens[one.position]),
                        .num_logprobs = num_top,
                        .top = top[i]});
     }
@@ -135,20 +132,19 @@ void answer_logits(const std::function<void(const model::token_requests&)>& samp
   std::vector<kernels::sampled_token> drawn_tokens(drawn.size());
   std::vector<kernels::sampled_token> known_tokens(known.size());
   sample({rows, drawn, drawn_tokens, known, known_tokens});
-  std::size_t next_drawn = 0;
-  std::size_t next_known = 0;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const auto& request = requests[i];
-    sampled_sequence& out = samples[request.sequence];
-    if (request.sample) {
-      bool with_logprob = sequences[request.sequence].sequence->sampling.num_logprobs >= 0;
-      const kernels::sampled_token& drawn_token = drawn_tokens[next_drawn++];
-      out.has_token = true;
-      out.is_broken = std::isnan(drawn_token.logprob);
-      out.token = report(drawn_token, top[i], with_logprob);
+  auto next_drawn = drawn_tokens.begin();
+  auto next_known = known_tokens.begin();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto& one = wanted[i];
+    const auto sequence = step.rows[one.row].sequence;
+    step_token out{.sequence = sequence, .position = one.position, .purpose = one.purpose};
+    if (one.purpose == token_purpose::sample) {
+      out.is_broken = std::isnan(next_drawn->logprob);
+      out.token = report(*next_drawn++, top[i], step.sequences[sequence].tokens->sampling.num_logprobs >= 0);
     } else {
-      out.prompt_logprobs.push_back(report(known_tokens[next_known++], top[i], true));
+      out.token = report(*next_known++, top[i], true);
     }
+    tokens.push_back(std::move(out));
   }
 }
 

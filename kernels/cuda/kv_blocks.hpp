@@ -2,17 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
+#include "kernels/block_copy.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/kv_layout.hpp"
 
 namespace troupe::kernels::cuda {
-
-struct block_copy {
-  std::uint32_t from = 0;
-  std::uint32_t to = 0;
-};
 
 /// Pointers are to device memory.
 struct copy_blocks_args {

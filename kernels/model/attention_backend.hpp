@@ -57,12 +57,6 @@ struct token_requests {
   std::span<kernels::sampled_token> known_tokens; ///< [known.size()]
 };
 
-/// A KV block to copy in every layer.
-struct block_copy {
-  std::uint32_t from = 0;
-  std::uint32_t to = 0;
-};
-
 /// Weights of the attention side (embeddings, norms, attention, routers, shared experts, dense MLPs, LM head)
 /// and the KV cache, on one device. The bits of a sequence's logits do not depend on the rest of its
 /// micro-batches, the chunks of its prefill, or the places of its blocks.

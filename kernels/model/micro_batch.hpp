@@ -1,6 +1,8 @@
 // A micro-batch, the unit that passes a model, and the places where it stops.
 #pragma once
 
+#include "kernels/block_copy.hpp"
+
 #include <cstdint>
 #include <span>
 
@@ -26,6 +28,8 @@ struct micro_batch {
   /// (t − 1) · sequences.size() + s. Blocks that the table's layers do not see may have any number.
   std::span<const std::span<const std::uint32_t>> further_tables{};
 };
+
+using kernels::block_copy;
 
 /// Why the model stopped.
 enum class pause : std::uint8_t {

@@ -127,14 +127,14 @@ class distant_attention_engine : public attention_engine {
 
   std::vector<kv_reach> kv_reaches() const override { return inner_->kv_reaches(); }
 
-  void begin(micro_batch_ptr batch, attention_done done) override {
-    inner_->begin(std::move(batch), distant(std::move(done)));
+  void begin(attention_step_ptr step, attention_done done) override {
+    inner_->begin(std::move(step), distant(std::move(done)));
   }
 
-  void resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs, attention_done done) override {
-    auto go = [this, batch = std::move(batch), outputs = std::move(outputs),
+  void resume(attention_step_ptr step, std::vector<expert_outputs> outputs, attention_done done) override {
+    auto go = [this, step = std::move(step), outputs = std::move(outputs),
                done = distant(std::move(done))]() mutable {
-      inner_->resume(std::move(batch), std::move(outputs), std::move(done));
+      inner_->resume(std::move(step), std::move(outputs), std::move(done));
     };
     line_.after(way, [this, go = std::make_shared<decltype(go)>(std::move(go))] {
       if (held_)
@@ -146,14 +146,14 @@ class distant_attention_engine : public attention_engine {
 
  private:
   attention_done distant(attention_done done) {
-    return [this, done = std::move(done)](micro_batch_ptr batch, attention_result result) {
+    return [this, done = std::move(done)](attention_step_ptr step, attention_result result) {
       if (result.finished) { // nothing is sent, and nothing waits: the next step begins at once
-        done(std::move(batch), std::move(result));
+        done(std::move(step), std::move(result));
         return;
       }
       const auto kept = std::make_shared<attention_result>(std::move(result));
-      auto send = [this, done, batch = std::move(batch), kept] {
-        line_.after(way, [done, batch, kept] { done(batch, std::move(*kept)); });
+      auto send = [this, done, step = std::move(step), kept] {
+        line_.after(way, [done, step, kept] { done(step, std::move(*kept)); });
       };
       if (held_)
         held_->attention.arrive(std::move(send));

@@ -33,11 +33,11 @@ void time_copies(session& s) {
   std::vector<cuda::kv_layer> all(num_layers, layer);
   for (std::size_t i = 0; i < num_layers; ++i)
     all[i].data = memory.data() + i * layer_bytes;
-  std::vector<cuda::block_copy> pairs;
+  std::vector<block_copy> pairs;
   for (std::uint32_t i = 0; i < num_copies; ++i)
     pairs.push_back({i, num_copies + i});
   const device_array<cuda::kv_layer> layers(s.on(), all);
-  const device_array<cuda::block_copy> copies(s.on(), pairs);
+  const device_array<block_copy> copies(s.on(), pairs);
   s.time("kv_blocks " + std::to_string(num_copies) + " blocks of " + std::to_string(num_layers) + " layers",
          {.bytes = static_cast<double>(num_layers * layer_bytes), .flops = 0.0}, 1, [&](std::size_t) {
            cuda::copy_blocks(s.on(), {.layers = layers.data(),
@@ -69,7 +69,7 @@ void check_kv_blocks(session& s) {
   first.data = first_memory.data();
   second.data = second_memory.data();
   const device_array<cuda::kv_layer> layers(s.on(), std::vector{first, second});
-  const device_array<cuda::block_copy> copies(s.on(), std::vector<cuda::block_copy>{{0, 3}, {4, 1}});
+  const device_array<block_copy> copies(s.on(), std::vector<block_copy>{{0, 3}, {4, 1}});
   cuda::copy_blocks(s.on(),
                     {.layers = layers.data(), .num_layers = 2, .copies = copies.data(), .num_copies = 2});
   const std::size_t block = first.block_bytes();

@@ -45,21 +45,14 @@ caf::behavior simulated_executor(caf::stateful_actor<simulated_executor_state>* 
   }};
 }
 
-/// Rows of a micro-batch on their way, in the order of its sequences.
-struct simulated_state : micro_batch::engine_state {
+/// Rows of a step on their way.
+struct simulated_state : attention_step::engine_state {
   std::vector<std::uint64_t> rows;
   std::uint32_t layer = 0; ///< that waits for its experts
 };
 
-simulated_state& state_of(micro_batch& batch) {
-  return static_cast<simulated_state&>(*batch.state);
-}
-
-std::uint32_t num_rows(const micro_batch& batch) {
-  std::uint32_t result = 0;
-  for (const auto& sequence : batch.sequences)
-    result += sequence.num_rows;
-  return result;
+simulated_state& state_of(attention_step& step) {
+  return static_cast<simulated_state&>(*step.state);
 }
 
 } // namespace
@@ -105,13 +98,13 @@ simulated_attention_engine::simulated_attention_engine(std::shared_ptr<simulated
       keys_(config_.model.shape.layer_experts.size(),
             std::vector<std::uint64_t>(std::size_t{config_.num_blocks} * config_.block_tokens)) {}
 
-void simulated_attention_engine::begin(micro_batch_ptr batch, attention_done done) {
-  run(std::move(batch), {}, true, std::move(done));
+void simulated_attention_engine::begin(attention_step_ptr step, attention_done done) {
+  run(std::move(step), {}, true, std::move(done));
 }
 
-void simulated_attention_engine::resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs,
+void simulated_attention_engine::resume(attention_step_ptr step, std::vector<expert_outputs> outputs,
                                         attention_done done) {
-  run(std::move(batch), std::move(outputs), false, std::move(done));
+  run(std::move(step), std::move(outputs), false, std::move(done));
 }
 
 void simulated_attention_engine::fail(std::uint32_t steps, std::string text) {
@@ -119,19 +112,19 @@ void simulated_attention_engine::fail(std::uint32_t steps, std::string text) {
   failure_ = std::move(text);
 }
 
-void simulated_attention_engine::run(micro_batch_ptr batch, std::vector<expert_outputs> outputs, bool first,
+void simulated_attention_engine::run(attention_step_ptr step, std::vector<expert_outputs> outputs, bool first,
                                      attention_done done) {
   ++steps_;
-  const auto duration = config_.costs.attention_step + num_rows(*batch) * config_.costs.attention_row;
-  device_->run(duration, [this, keep = shared_from_this(), batch = std::move(batch),
+  const auto duration = config_.costs.attention_step + step->rows.size() * config_.costs.attention_row;
+  device_->run(duration, [this, keep = shared_from_this(), step = std::move(step),
                           outputs = std::move(outputs), first, duration, done = std::move(done)] {
-    auto result = compute(*batch, outputs, first);
+    auto result = compute(*step, outputs, first);
     result.compute_ns = static_cast<std::uint64_t>(duration.count());
-    done(batch, std::move(result));
+    done(step, std::move(result));
   });
 }
 
-attention_result simulated_attention_engine::compute(micro_batch& batch,
+attention_result simulated_attention_engine::compute(attention_step& step,
                                                      const std::vector<expert_outputs>& outputs, bool first) {
   attention_result result;
   if (failing_steps_ > 0) {
@@ -141,32 +134,38 @@ attention_result simulated_attention_engine::compute(micro_batch& batch,
   }
   std::uint32_t layer = 0;
   if (first) {
-    auto state = std::make_unique<simulated_state>();
-    for (const auto& part : batch.sequences)
-      for (std::uint32_t i = 0; i < part.num_rows; ++i)
-        state->rows.push_back(
-            hash_model::embed(part.sequence->tokens.at(part.first_position + i), part.first_position + i));
-    batch.state = std::move(state);
+    start(step);
   } else {
-    result.error = combine(batch, outputs);
+    result.error = combine(step, outputs);
     if (!result.error.empty())
       return result;
-    layer = state_of(batch).layer + 1;
+    layer = state_of(step).layer + 1;
   }
   const auto& layers = config_.model.shape.layer_experts;
   for (; layer < layers.size(); ++layer) {
-    attend(batch, layer);
+    attend(step, layer);
     if (layers[layer] > 0)
-      return dispatch(batch, layer);
-    for (auto& row : state_of(batch).rows)
+      return dispatch(step, layer);
+    for (auto& row : state_of(step).rows)
       row = hash_model::dense(layer, row);
   }
-  return finish(batch);
+  return finish(step);
 }
 
-std::string simulated_attention_engine::combine(micro_batch& batch,
+void simulated_attention_engine::start(attention_step& step) {
+  for (const auto [from, to] : step.copies)
+    for (auto& keys : keys_)
+      std::copy_n(keys.begin() + std::ptrdiff_t{from} * config_.block_tokens, config_.block_tokens,
+                  keys.begin() + std::ptrdiff_t{to} * config_.block_tokens);
+  auto state = std::make_unique<simulated_state>();
+  for (const auto& row : step.rows)
+    state->rows.push_back(hash_model::embed(static_cast<std::int32_t>(row.token), row.position));
+  step.state = std::move(state);
+}
+
+std::string simulated_attention_engine::combine(attention_step& step,
                                                 const std::vector<expert_outputs>& outputs) {
-  auto& state = state_of(batch);
+  auto& state = state_of(step);
   const auto& shape = config_.model.shape;
   std::vector<const std::byte*> slots(state.rows.size() * shape.num_topk);
   for (const auto& part : outputs) {
@@ -188,28 +187,26 @@ std::string simulated_attention_engine::combine(micro_batch& batch,
   return {};
 }
 
-void simulated_attention_engine::attend(micro_batch& batch, std::uint32_t layer) {
+void simulated_attention_engine::attend(attention_step& step, std::uint32_t layer) {
   auto& keys = keys_[layer];
-  auto row = state_of(batch).rows.begin();
-  for (const auto& part : batch.sequences) {
-    const auto key = [&](std::uint32_t position) -> std::uint64_t& {
-      return keys.at(std::size_t{part.block_tables.front().at(position / config_.block_tokens)}
-                         * config_.block_tokens
-                     + position % config_.block_tokens);
-    };
-    std::uint64_t digest = 0;
-    for (std::uint32_t position = 0; position < part.first_position; ++position)
-      digest = hash_model::attend(digest, key(position));
-    for (std::uint32_t i = 0; i < part.num_rows; ++i, ++row) {
-      key(part.first_position + i) = *row;
-      digest = hash_model::attend(digest, key(part.first_position + i));
-      *row = hash_model::attended(layer, *row, digest);
-    }
+  auto& states = state_of(step).rows;
+  // Digest of the keys so far of each sequence, and how many they are.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> digests(step.sequences.size());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const auto& row = step.rows[i];
+    const auto& blocks = step.sequences[row.sequence].tables->front();
+    keys.at(row.kv_slot) = states[i];
+    auto& [digest, position] = digests[row.sequence];
+    for (; position <= row.position; ++position)
+      digest = hash_model::attend(
+          digest, keys.at(std::size_t{blocks.at(position / config_.block_tokens)} * config_.block_tokens
+                          + position % config_.block_tokens));
+    states[i] = hash_model::attended(layer, states[i], digest);
   }
 }
 
-attention_result simulated_attention_engine::dispatch(micro_batch& batch, std::uint32_t layer) {
-  auto& state = state_of(batch);
+attention_result simulated_attention_engine::dispatch(attention_step& step, std::uint32_t layer) {
+  auto& state = state_of(step);
   const auto& shape = config_.model.shape;
   const auto num_topk = shape.num_topk;
   attention_result result;
@@ -235,26 +232,22 @@ attention_result simulated_attention_engine::dispatch(micro_batch& batch, std::u
   return result;
 }
 
-attention_result simulated_attention_engine::finish(micro_batch& batch) {
+attention_result simulated_attention_engine::finish(attention_step& step) {
   attention_result result;
   result.finished = true;
-  auto row = state_of(batch).rows.begin();
-  for (std::uint32_t i = 0; i < batch.sequences.size(); ++i) {
-    const auto& part = batch.sequences[i];
-    const auto& sequence = *part.sequence;
-    sampled_sequence sampled;
-    sampled.sequence = i;
-    if (part.prompt_logprobs)
-      for (std::uint32_t j = 0; j < part.num_rows && part.first_position + j + 1 < sequence.num_prompt; ++j)
-        sampled.prompt_logprobs.push_back(config_.model.score(
-            row[j], sequence.tokens.at(part.first_position + j + 1), sequence.sampling.prompt_logprobs));
-    row += part.num_rows;
-    if (part.sample) {
-      sampled.has_token = true;
-      sampled.is_broken = broken_.contains(sequence.id);
-      sampled.token = config_.model.sample(row[-1], sequence, part.first_position + part.num_rows);
+  for (const auto& wanted : step.wanted) {
+    const auto state = state_of(step).rows.at(wanted.row);
+    const auto number = step.rows[wanted.row].sequence;
+    const auto& sequence = *step.sequences[number].tokens;
+    step_token token{.sequence = number, .position = wanted.position, .purpose = wanted.purpose};
+    if (wanted.purpose == token_purpose::sample) {
+      token.is_broken = broken_.contains(sequence.id);
+      token.token = config_.model.sample(state, sequence, wanted.position);
+    } else {
+      token.token =
+          config_.model.score(state, sequence.tokens.at(wanted.position), sequence.sampling.prompt_logprobs);
     }
-    result.samples.push_back(std::move(sampled));
+    result.tokens.push_back(std::move(token));
   }
   return result;
 }

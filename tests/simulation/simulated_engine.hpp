@@ -82,8 +82,8 @@ class simulated_attention_engine : public attention_engine,
 
   std::uint32_t num_blocks() const override { return config_.num_blocks; }
 
-  void begin(micro_batch_ptr batch, attention_done done) override;
-  void resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs, attention_done done) override;
+  void begin(attention_step_ptr step, attention_done done) override;
+  void resume(attention_step_ptr step, std::vector<expert_outputs> outputs, attention_done done) override;
 
   /// The next `steps` steps fail with this text.
   void fail(std::uint32_t steps, std::string text);
@@ -95,12 +95,13 @@ class simulated_attention_engine : public attention_engine,
   std::uint64_t steps() const { return steps_; }
 
  private:
-  void run(micro_batch_ptr batch, std::vector<expert_outputs> outputs, bool first, attention_done done);
-  attention_result compute(micro_batch& batch, const std::vector<expert_outputs>& outputs, bool first);
-  std::string combine(micro_batch& batch, const std::vector<expert_outputs>& outputs);
-  void attend(micro_batch& batch, std::uint32_t layer);
-  attention_result dispatch(micro_batch& batch, std::uint32_t layer);
-  attention_result finish(micro_batch& batch);
+  void run(attention_step_ptr step, std::vector<expert_outputs> outputs, bool first, attention_done done);
+  attention_result compute(attention_step& step, const std::vector<expert_outputs>& outputs, bool first);
+  void start(attention_step& step);
+  std::string combine(attention_step& step, const std::vector<expert_outputs>& outputs);
+  void attend(attention_step& step, std::uint32_t layer);
+  attention_result dispatch(attention_step& step, std::uint32_t layer);
+  attention_result finish(attention_step& step);
 
   std::shared_ptr<simulated_device> device_;
   config config_;

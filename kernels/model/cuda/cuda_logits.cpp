@@ -88,12 +88,12 @@ void cuda_attention::copy_blocks(std::span<const block_copy> copies) {
     return;
   cuda::select_device(device_);
   const work_ends_here idle_again(on_);
-  auto* on_host = host_copies_.reserve<cuda::block_copy>(copies.size());
+  auto* on_host = host_copies_.reserve<block_copy>(copies.size());
   std::transform(copies.begin(), copies.end(), on_host, [](const block_copy& copy) {
-    return cuda::block_copy{copy.from, copy.to};
+    return block_copy{copy.from, copy.to};
   });
-  auto* on_device = copies_.reserve<cuda::block_copy>(copies.size());
-  on_.copy_to_device(on_device, on_host, copies.size() * sizeof(cuda::block_copy));
+  auto* on_device = copies_.reserve<block_copy>(copies.size());
+  on_.copy_to_device(on_device, on_host, copies.size() * sizeof(block_copy));
   for (std::size_t first = 0; first < copies.size();) {
     const auto count = independent_copies(copies.subspan(first));
     cuda::copy_blocks(on_, {.layers = layer_table_.as<cuda::kv_layer>(),

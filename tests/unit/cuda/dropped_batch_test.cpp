@@ -31,27 +31,24 @@ class dropped_batch_test : public ::testing::Test {
   }
 
   /// A micro-batch of two tokens that waits for experts, with no other reference to it.
-  micro_batch_ptr begin() {
+  attention_step_ptr begin() {
     auto tokens = std::make_shared<sequence_tokens>();
     tokens->tokens = {1, 2};
     tokens->num_prompt = 2;
-    step_sequence step;
-    step.sequence = tokens;
-    step.block_tables = {{0}};
-    step.num_rows = 2;
-    auto batch = std::make_shared<micro_batch>();
-    batch->sequences.push_back(std::move(step));
+    auto step = std::make_shared<attention_step>();
+    step->sequences.push_back({tokens, std::make_shared<std::vector<block_table>>(1, block_table{0})});
+    step->rows = {{1, 0, 0, 0}, {2, 1, 0, 1}};
     told<bool> waits;
-    engine_->begin(batch, [waits](const micro_batch_ptr&, const attention_result& result) {
+    engine_->begin(step, [waits](const attention_step_ptr&, const attention_result& result) {
       EXPECT_EQ(result.error, "");
       waits.set(!result.finished);
     });
     EXPECT_TRUE(waits.get());
-    // The step's own reference ends with the step: tasks follow one another.
+    // The pass's own reference ends with the pass: tasks follow one another.
     told<bool> next;
     queue_->submit([next] { next.set(true); });
     next.get();
-    return batch;
+    return step;
   }
 
   test::random_model folder_{"qwen2"};

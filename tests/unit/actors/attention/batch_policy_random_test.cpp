@@ -81,7 +81,7 @@ TEST_P(random_load, everything_ends) {
           }
           ASSERT_EQ(slice.first_position, sequence.computed);
           for (std::uint32_t t = 0; t < num_tables; ++t) {
-            const auto& blocks = policy.blocks(slice.sequence, t);
+            const auto& blocks = test::blocks(policy, slice.sequence, t);
             const auto first = policy.first_block(slice.sequence, t);
             ASSERT_LE(blocks.size() - first, needs.most_of(t, sequence.known));
             ASSERT_GE(blocks.size() * 4, slice.first_position + slice.num_rows);

@@ -11,6 +11,7 @@
 namespace troupe {
 namespace {
 
+using test::blocks;
 using test::complete;
 using test::small;
 
@@ -27,7 +28,7 @@ TEST(batch_policy, cuts_prefill_into_chunks_and_then_decodes) {
     EXPECT_EQ(plan.slices, expected);
     complete(policy, plan);
   }
-  EXPECT_EQ(policy.blocks(1).size(), 6U) << "21 tokens in blocks of 4";
+  EXPECT_EQ(blocks(policy, 1).size(), 6U) << "21 tokens in blocks of 4";
 }
 
 TEST(batch_policy, a_full_pool_uses_the_whole_capacity) {
@@ -169,7 +170,7 @@ TEST(batch_policy, one_that_urgent_sequences_put_back_again_and_again_becomes_ur
       policy.complete(slice.sequence, slice.last);
       if (slice.sequence == patient)
         length += slice.last ? 1 : 0;
-      else if (policy.blocks(slice.sequence).size() >= 3)
+      else if (blocks(policy, slice.sequence).size() >= 3)
         policy.remove(slice.sequence); // its end
     }
   }
@@ -256,10 +257,10 @@ TEST(batch_policy, a_group_computes_its_prefix_once) {
   plan = policy.next(any);
   EXPECT_EQ(plan.slices, (slices{{1, 8, 2, true}, {2, 8, 2, true}, {3, 8, 4, false}}))
       << "two full blocks are shared, the third is each one's own";
-  EXPECT_EQ(policy.blocks(2)[0], policy.blocks(1)[0]);
-  EXPECT_EQ(policy.blocks(3)[1], policy.blocks(1)[1]);
-  EXPECT_NE(policy.blocks(2)[2], policy.blocks(1)[2]);
-  EXPECT_EQ(policy.pool().references(policy.blocks(1)[0]), 3U);
+  EXPECT_EQ(blocks(policy, 2)[0], blocks(policy, 1)[0]);
+  EXPECT_EQ(blocks(policy, 3)[1], blocks(policy, 1)[1]);
+  EXPECT_NE(blocks(policy, 2)[2], blocks(policy, 1)[2]);
+  EXPECT_EQ(policy.pool().references(blocks(policy, 1)[0]), 3U);
   EXPECT_EQ(policy.pool().num_used(), 2U + 1U + 1U + 2U);
   complete(policy, plan);
   policy.remove(1);
@@ -324,9 +325,9 @@ TEST(batch_policy, layers_with_a_window_hold_blocks_of_what_they_see_alone) {
         complete(policy, plan);
         plan = policy.next(any);
       }
-      EXPECT_EQ(policy.blocks(1, 0).size(), (known + 3) / 4);
+      EXPECT_EQ(blocks(policy, 1, 0).size(), (known + 3) / 4);
       EXPECT_EQ(policy.first_block(1, 0), 0U);
-      most = std::max(most, policy.blocks(1, 1).size() - policy.first_block(1, 1));
+      most = std::max(most, blocks(policy, 1, 1).size() - policy.first_block(1, 1));
       const auto position = known - 1;
       const auto seen = reach.chunk != 0 ? position / 10 * 10 : position - 9;
       EXPECT_LE(policy.first_block(1, 1) * 4, seen);
@@ -334,7 +335,7 @@ TEST(batch_policy, layers_with_a_window_hold_blocks_of_what_they_see_alone) {
     }
     // 10 tokens, 8 rows of a step in the prefill, two blocks that are kept for others, and parts of two.
     EXPECT_LE(most, (10U + 8 + 8) / 4 + 2);
-    EXPECT_LE(policy.blocks(1, 1).size() - policy.first_block(1, 1), (10U + 1 + 8) / 4 + 2);
+    EXPECT_LE(blocks(policy, 1, 1).size() - policy.first_block(1, 1), (10U + 1 + 8) / 4 + 2);
     policy.remove(1);
     EXPECT_EQ(policy.pool().num_used(), 0U);
   }
@@ -378,8 +379,8 @@ TEST(batch_policy, a_group_shares_the_window_of_its_prefix) {
   plan = policy.next(any);
   EXPECT_EQ(plan.slices, (slices{{1, 30, 1, true}, {2, 28, 2, true}}));
   EXPECT_EQ(policy.first_block(2, 1), 6U) << "position 24 is the first that position 28 sees";
-  EXPECT_EQ(policy.blocks(2, 1)[6], policy.blocks(1, 1)[6]);
-  EXPECT_EQ(policy.pool().references(policy.blocks(1, 1)[6]), 2U);
+  EXPECT_EQ(blocks(policy, 2, 1)[6], blocks(policy, 1, 1)[6]);
+  EXPECT_EQ(policy.pool().references(blocks(policy, 1, 1)[6]), 2U);
   complete(policy, plan);
   for (int i = 0; i < 40; ++i)
     complete(policy, policy.next(any));

@@ -11,7 +11,7 @@ namespace {
 
 TEST(kv_block_pool, gives_all_or_nothing) {
   kv_block_pool pool{4};
-  kv_block_pool::block_table table;
+  block_table table;
   EXPECT_TRUE(pool.grow(table, 3));
   EXPECT_FALSE(pool.grow(table, 2));
   EXPECT_EQ(table.size(), 3U);
@@ -25,12 +25,12 @@ TEST(kv_block_pool, gives_all_or_nothing) {
 
 TEST(kv_block_pool, a_shared_block_is_copied_before_it_is_written) {
   kv_block_pool pool{3};
-  kv_block_pool::block_table first;
+  block_table first;
   ASSERT_TRUE(pool.grow(first, 2));
   auto second = pool.fork(first);
   EXPECT_EQ(second, first);
   EXPECT_EQ(pool.num_used(), 2U);
-  std::optional<kv_block_pool::block_copy> copy;
+  std::optional<block_copy> copy;
   ASSERT_TRUE(pool.make_writable(second, 1, copy));
   ASSERT_TRUE(copy);
   EXPECT_EQ(copy->from, first[1]);
@@ -47,13 +47,13 @@ TEST(kv_block_pool, a_shared_block_is_copied_before_it_is_written) {
 
 TEST(kv_block_pool, content_is_named_until_it_changes) {
   kv_block_pool pool{2};
-  kv_block_pool::block_table table;
+  block_table table;
   ASSERT_TRUE(pool.grow(table, 1));
   EXPECT_EQ(pool.content_hash(table[0]), 0U);
   pool.name_content(table[0], 42);
   auto fork = pool.fork(table);
   EXPECT_EQ(pool.content_hash(fork[0]), 42U);
-  std::optional<kv_block_pool::block_copy> copy;
+  std::optional<block_copy> copy;
   ASSERT_TRUE(pool.make_writable(fork, 0, copy));
   EXPECT_EQ(pool.content_hash(fork[0]), 0U);
   EXPECT_EQ(pool.content_hash(table[0]), 42U);
@@ -66,7 +66,7 @@ TEST(kv_block_pool, content_is_named_until_it_changes) {
 
 TEST(kv_block_pool_death, releasing_what_nobody_holds_ends_the_process) {
   kv_block_pool pool{2};
-  kv_block_pool::block_table table{1};
+  block_table table{1};
   EXPECT_DEATH(pool.release(table), "block 1 is released and nobody holds it");
 }
 
@@ -83,7 +83,7 @@ TEST(kv_block_pool, never_shares_wrongly_and_never_leaks) {
     std::map<std::uint32_t, std::uint64_t> memory; // content of each block
 
     struct sequence {
-      kv_block_pool::block_table blocks;
+      block_table blocks;
       std::vector<std::uint64_t> wanted;
     };
 
@@ -114,7 +114,7 @@ TEST(kv_block_pool, never_shares_wrongly_and_never_leaks) {
           continue;
         const auto index = below(writer.blocks.size());
         const auto before = writer.blocks;
-        std::optional<kv_block_pool::block_copy> copy;
+        std::optional<block_copy> copy;
         if (!pool.make_writable(writer.blocks, static_cast<std::uint32_t>(index), copy)) {
           ASSERT_EQ(pool.num_free(), 0U);
           ASSERT_EQ(writer.blocks, before);

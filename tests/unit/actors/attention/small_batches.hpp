@@ -16,6 +16,12 @@ inline batch_policy::limits small() {
   return result;
 }
 
+/// A block table of a sequence.
+inline const block_table& blocks(const batch_policy& policy, batch_policy::key sequence,
+                                 std::size_t table = 0) {
+  return policy.tables(sequence)->at(table);
+}
+
 inline void complete(batch_policy& policy, const batch_policy::plan& plan) {
   for (const auto& slice : plan.slices)
     policy.complete(slice.sequence, slice.last);

@@ -148,8 +148,8 @@ class device_loss_test : public ::testing::Test {
     const auto engine = make_model_attention_engine(std::move(config));
     told<std::string> error;
     engine->begin(
-        std::make_shared<micro_batch>(),
-        [error](const micro_batch_ptr&, const attention_result& result) { error.set(result.error); });
+        std::make_shared<attention_step>(),
+        [error](const attention_step_ptr&, const attention_result& result) { error.set(result.error); });
     EXPECT_NE(error.get(), "");
     return reported_;
   }

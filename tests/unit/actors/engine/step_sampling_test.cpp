@@ -11,7 +11,9 @@ namespace {
 class step_sampling_test : public testing::Test {
  protected:
   /// Samples greedily after `prompt` and `emitted`, as a worker that computes them again, or continues.
-  std::int32_t next(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& emitted) {
+  /// @param guesses  rows behind the known tokens; the last token is drawn behind them
+  std::int32_t next(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& emitted,
+                    const std::vector<std::int32_t>& guesses = {}) {
     auto tokens = std::make_shared<sequence_tokens>();
     tokens->id = {{1}, 0};
     tokens->sampling = sampling;
@@ -19,13 +21,15 @@ class step_sampling_test : public testing::Test {
     tokens->num_prompt = static_cast<std::uint32_t>(prompt.size());
     tokens->tokens = std::move(prompt);
     tokens->tokens.insert(tokens->tokens.end(), emitted.begin(), emitted.end());
-    step_sequence step;
-    step.num_rows = 1;
-    step.first_position = static_cast<std::uint32_t>(tokens->tokens.size() - 1);
-    step.sample = true;
-    step.sequence = std::move(tokens);
-    const std::vector<step_sequence> sequences{step};
-    std::vector<sampled_sequence> samples(1);
+    attention_step step;
+    auto position = static_cast<std::uint32_t>(tokens->tokens.size() - 1);
+    step.rows.push_back({static_cast<std::uint32_t>(tokens->tokens.back()), position, 0, 0});
+    for (const auto guess : guesses)
+      step.rows.push_back({static_cast<std::uint32_t>(guess), ++position, 0, 0});
+    step.wanted.push_back({static_cast<std::uint32_t>(step.rows.size() - 1), position + 1,
+                           token_purpose::sample, tokens->sampling.allowed_token_ids});
+    step.sequences.push_back({tokens, nullptr});
+    std::vector<step_token> drawn;
     const std::vector<float> logits{1, 2, 3, 4, 5, 6}; // the last one is best
     const auto sample = [&](const model::token_requests& wanted) {
       EXPECT_EQ(wanted.rows.size(), 1U);
@@ -33,8 +37,10 @@ class step_sampling_test : public testing::Test {
       kernels::sample(reference.ctx, kernels::view_of(logits.data(), 1, logits.size()), wanted.drawn,
                       wanted.drawn_tokens);
     };
-    answer_logits(sample, wanted_logits(sequences), sequences, samples);
-    return samples[0].token.token;
+    answer_wanted(sample, step, step.wanted, drawn);
+    EXPECT_EQ(drawn.size(), 1U);
+    EXPECT_EQ(drawn[0].position, position + 1);
+    return drawn[0].token.token;
   }
 
   kernels::reference_context reference;
@@ -86,6 +92,21 @@ TEST_F(step_sampling_test, presence_is_punished_in_the_answer_and_not_in_the_pro
   sampling.presence_penalty = 1.5F;
   EXPECT_EQ(next({5}, {1}), 5);
   EXPECT_EQ(next({0}, {5}), 4);
+}
+
+TEST_F(step_sampling_test, guesses_in_the_rows_before_count_as_emitted) {
+  sampling.bad_words = {{2, 4, 5}};
+  EXPECT_EQ(next({0}, {2}, {4}), 4);
+  EXPECT_EQ(next({0}, {}, {2, 4}), 4);
+  EXPECT_EQ(next({0}, {2, 4}, {1}), 5);
+  sampling = {};
+  sampling.presence_penalty = 1.5F;
+  EXPECT_EQ(next({0}, {}, {5}), 4);
+  sampling = {};
+  sampling.stop_token_ids = {5};
+  sampling.min_tokens = 2;
+  EXPECT_EQ(next({0}, {}, {3}), 4);
+  EXPECT_EQ(next({0}, {3}, {3}), 5);
 }
 
 } // namespace
