@@ -30,6 +30,7 @@ struct attention_metrics {
     std::uint64_t waiting = 0;
     std::uint64_t kv_blocks_used = 0;
     std::uint64_t kv_blocks = 0;
+    std::uint64_t kv_blocks_retained = 0; ///< not used, and kept for later prompts
   };
 
   /// Values that do not change.
@@ -56,6 +57,10 @@ struct attention_metrics {
 
   /// A sequence started to run. @param queue_ns  time that it waited
   virtual void on_start(std::uint64_t /*queue_ns*/) {}
+
+  /// A sequence started for the first time. @param num_known  tokens  @param num_cached  of them, tokens
+  /// whose keys were known
+  virtual void on_prefix(std::uint32_t /*num_known*/, std::uint32_t /*num_cached*/) {}
 
   virtual void on_finish(finish_reason /*reason*/) {}
 

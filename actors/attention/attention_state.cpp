@@ -28,6 +28,7 @@ batch_policy::limits limits_of(const attention_worker_config& config) {
   result.block_tokens = engine.block_tokens();
   result.num_blocks = engine.num_blocks();
   result.reaches = engine.kv_reaches();
+  result.retains = config.prefix_caching;
   return result;
 }
 
@@ -89,11 +90,19 @@ void attention_state::submit(const generation_request& request, const caf::stron
     return;
   }
   const auto known_tokens = request.prompt.size() + request.emitted.size();
+  const auto wants_prompt_logprobs = request.sampling.prompt_logprobs >= 0 && request.emitted.empty();
   const auto name = sequences_.next_key();
-  const auto code = known_tokens < batches_.max_positions()
-                        ? batches_.add(name, static_cast<std::uint32_t>(known_tokens), request.priority,
-                                       sequences_.prefix_of(request))
-                        : ec::context_exceeded;
+  auto code = ec::context_exceeded;
+  accepted_sequence added;
+  if (known_tokens < batches_.max_positions()) {
+    added.tokens = std::make_shared<sequence_tokens>();
+    added.tokens->tokens = request.prompt;
+    added.tokens->tokens.insert(added.tokens->tokens.end(), request.emitted.begin(), request.emitted.end());
+    added.prefixes = std::make_shared<prefix_chain>(chain_of(request));
+    added.prefixes->extend(added.tokens->tokens);
+    code = batches_.add(name, static_cast<std::uint32_t>(known_tokens), request.priority, added.prefixes,
+                        wants_prompt_logprobs);
+  }
   if (code == ec::context_exceeded)
     return refuse(code, std::to_string(known_tokens) + " tokens and one new one do not fit the "
                             + std::to_string(batches_.max_positions()) + " positions of "
@@ -101,21 +110,17 @@ void attention_state::submit(const generation_request& request, const caf::stron
   if (code != ec::none)
     return refuse(code,
                   std::to_string(batches_.waiting()) + " sequences already wait in " + config_.address.name);
-  accepted_sequence added;
   added.attempt = request.attempt;
-  added.tokens = std::make_shared<sequence_tokens>();
   added.tokens->id = request.id;
   added.tokens->sampling = request.sampling;
   const auto vocab_size = static_cast<std::int64_t>(config_.engine->shape().vocab_size);
   std::erase_if(added.tokens->sampling.stop_token_ids,
                 [&](std::int32_t token) { return token < 0 || token >= vocab_size; });
   added.tokens->num_prompt = static_cast<std::uint32_t>(request.prompt.size());
-  added.tokens->tokens = request.prompt;
-  added.tokens->tokens.insert(added.tokens->tokens.end(), request.emitted.begin(), request.emitted.end());
   added.session = session;
   added.context = request.context;
   added.trace = trace;
-  added.wants_prompt_logprobs = request.sampling.prompt_logprobs >= 0 && request.emitted.empty();
+  added.wants_prompt_logprobs = wants_prompt_logprobs;
   added.arrived = added.heard = self_->clock().now();
   if (trace != 0)
     timeline::name_request(trace, request.context, request.id.request.value);
@@ -125,6 +130,13 @@ void attention_state::submit(const generation_request& request, const caf::stron
       std::to_string(request.prompt.size()) + " prompt tokens, " + std::to_string(request.emitted.size())
           + " emitted before, attempt " + std::to_string(request.attempt));
   pump();
+}
+
+/// Names for the beginnings of a sequence. Without prefix caching, no other request has the same ones.
+prefix_chain attention_state::chain_of(const generation_request& request) const {
+  const auto unit = std::min(prefix_unit, config_.engine->block_tokens());
+  const auto salt = config_.prefix_caching ? request.cache_salt : std::to_string(request.id.request.value);
+  return {config_.engine->shape().fingerprint, salt, unit};
 }
 
 void attention_state::cancel(const sequence_id& id, std::uint32_t attempt) {
@@ -254,8 +266,9 @@ attention_status attention_state::status() const {
   attention_status result;
   result.running = batches_.running();
   result.waiting = batches_.waiting();
-  result.kv_blocks = batches_.pool().num_blocks();
-  result.kv_blocks_used = batches_.pool().num_used();
+  result.kv_blocks = batches_.store().num_blocks();
+  result.kv_blocks_used = batches_.store().num_held();
+  result.kv_blocks_retained = batches_.store().num_retained();
   result.preemptions = preemptions_;
   result.iterations = iterations_;
   result.expert_retries = experts_.retries();

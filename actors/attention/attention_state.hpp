@@ -93,6 +93,7 @@ class attention_state {
   void trace_expert_wait(const flying_batch& flying) const;
   void trace_iteration(const flying_batch& flying) const;
   void part(key name);
+  prefix_chain chain_of(const generation_request& request) const;
 
   local_attention_worker_actor::pointer self_;
   attention_worker_config config_;

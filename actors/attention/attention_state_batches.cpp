@@ -36,13 +36,21 @@ void attention_state::pump() {
       if (config_.metrics)
         config_.metrics->on_preemption(num_computed);
     }
+    for (const auto& [name, num_known, num_cached] : plan.started) {
+      auto& s = sequences_.at(name);
+      if (s.started)
+        continue; // it goes on after a preemption
+      s.num_cached = num_cached;
+      if (config_.metrics && !s.wants_prompt_logprobs)
+        config_.metrics->on_prefix(num_known, num_cached);
+    }
     if (plan.slices.empty())
       break;
     start(plan);
   }
   if (config_.metrics)
-    config_.metrics->on_level(
-        {batches_.running(), batches_.waiting(), batches_.pool().num_used(), batches_.pool().num_blocks()});
+    config_.metrics->on_level({batches_.running(), batches_.waiting(), batches_.store().num_held(),
+                               batches_.store().num_blocks(), batches_.store().num_retained()});
 }
 
 void attention_state::start(const batch_policy::plan& plan) {
@@ -225,12 +233,14 @@ void attention_state::take_token(key name, accepted_sequence& s, step_token take
     update.prompt_logprobs = std::exchange(s.prompt_logprobs, {});
     s.wants_prompt_logprobs = false;
   }
+  update.num_cached = std::exchange(s.num_cached, 0);
   const auto& sampling = tokens.sampling;
   const auto& stops = sampling.stop_token_ids;
   const auto token = taken.token.token;
   const auto stops_here =
       s.num_new() >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end();
   tokens.tokens.push_back(token);
+  s.prefixes->extend(tokens.tokens);
   update.tokens.push_back(std::move(taken.token));
   if (stops_here)
     update.finish = finish_reason::stop;

@@ -49,6 +49,7 @@ struct attention_worker_config {
   std::uint32_t max_model_len = 0;     ///< 0: the model's own; never more than the KV budget holds
   std::uint32_t max_micro_batches = 1; ///< in flight; see micro_batch_policy.hpp
   std::uint32_t min_micro_batches = 1; ///< equal to the maximum: a fixed number
+  bool prefix_caching = true;          ///< see kv_store; false: only choices of a request share blocks
   directory_actor directory;           ///< finds expert hosts
   std::shared_ptr<attention_engine> engine;
   std::shared_ptr<attention_metrics> metrics; ///< may be null

@@ -11,13 +11,14 @@ batch_policy::batch_policy(limits config)
       needs_(limits_.reaches, limits_.block_tokens, limits_.max_num_batched_tokens),
       max_positions_(needs_.longest(limits_.num_blocks, limits_.max_model_len)),
       capacity_(needs_.capacity(limits_.num_blocks, limits_.max_num_seqs, limits_.max_model_len)),
-      pool_(limits_.num_blocks) {}
+      store_(limits_.num_blocks, limits_.retains) {}
 
 std::uint64_t batch_policy::tokens_used() const {
-  return limits_.num_blocks == 0 ? 0 : pool_.num_used() * capacity_ / limits_.num_blocks;
+  return limits_.num_blocks == 0 ? 0 : store_.num_held() * capacity_ / limits_.num_blocks;
 }
 
-ec batch_policy::add(key name, std::uint32_t num_tokens, std::int32_t priority, common_prefix prefix) {
+ec batch_policy::add(key name, std::uint32_t num_tokens, std::int32_t priority, names prefixes,
+                     bool computes_all) {
   if (num_tokens == 0 || num_tokens >= max_positions_)
     return ec::context_exceeded;
   if (waiting_.size() >= limits_.max_waiting)
@@ -25,7 +26,8 @@ ec batch_policy::add(key name, std::uint32_t num_tokens, std::int32_t priority, 
   progress added;
   added.priority = priority;
   added.num_tokens = num_tokens;
-  added.prefix = prefix;
+  added.prefixes = std::move(prefixes);
+  added.computes_all = computes_all;
   added.tables = std::make_shared<std::vector<block_table>>(needs_.num_tables());
   added.first.resize(needs_.num_tables());
   sequences_.emplace(name, std::move(added));
@@ -59,13 +61,16 @@ batch_policy::plan batch_policy::next(std::uint32_t max_sequences) {
   for (auto i = waiting_.begin(); i != waiting_.end() && !full() && running_.size() < limits_.max_num_seqs;) {
     const auto head = *i;
     auto& s = sequences_.at(head.second);
-    const auto found = find_prefix(s);
-    if (found.owner != nullptr) {
-      share(*found.owner, found.num_tokens, s);
-    } else if (found.is_under_way) {
+    if (is_waiting_for_prefix(s)) {
       ++i;
       continue;
     }
+    const auto num_cached = find_prefix(s);
+    if (wait_for_prefix(s, num_cached)) {
+      ++i;
+      continue;
+    }
+    share(num_cached, s);
     if (!take_blocks(s)) {
       release(s);
       s.num_computed = 0;
@@ -73,6 +78,7 @@ batch_policy::plan batch_policy::next(std::uint32_t max_sequences) {
     }
     waiting_.erase(i);
     running_.insert(head);
+    result.started.push_back({head.second, s.num_tokens, num_cached});
     take(head.second, s, budget, result);
     put_back_behind(head);
     i = waiting_.upper_bound(head);
@@ -80,30 +86,88 @@ batch_policy::plan batch_policy::next(std::uint32_t max_sequences) {
   return result;
 }
 
-batch_policy::prefix_search batch_policy::find_prefix(const progress& s) const {
-  // Full blocks only, and never the last token: its row must be computed to sample the next one.
-  prefix_search result;
-  result.num_tokens =
-      std::min(s.prefix.num_tokens, s.num_tokens - 1) / limits_.block_tokens * limits_.block_tokens;
-  if (result.num_tokens == 0)
-    return result;
+kv_store::content_name batch_policy::name_of(const progress& s, std::uint32_t num_tokens,
+                                             std::size_t table) const {
+  return {s.prefixes->name_of(num_tokens), static_cast<std::uint32_t>(table)};
+}
+
+/// Does the store have the blocks of a table from `first` on, of the first `num_tokens` tokens?
+bool batch_policy::has_blocks(const progress& s, std::size_t table, std::uint32_t first,
+                              std::uint32_t num_tokens) const {
+  // The last one is the most likely to be missing: sequences part ways, and what was given back first goes
+  // first.
+  for (auto end = num_tokens; end > first * limits_.block_tokens; end -= limits_.block_tokens)
+    if (!store_.find(name_of(s, end, table)))
+      return false;
+  return true;
+}
+
+/// The longest beginning of a sequence that the store has: of a table without a window all blocks, else those
+/// that the next row sees. Never the last known token, whose row must be computed to sample the next one.
+std::uint32_t batch_policy::find_prefix(const progress& s) const {
+  if (!s.prefixes || s.computes_all)
+    return 0;
+  const auto step = limits_.block_tokens;
+  auto longest = (s.num_tokens - 1) / step * step;
+  std::vector<std::size_t> with_window;
+  for (std::size_t t = 0; t < needs_.num_tables(); ++t) {
+    if (needs_.first_seen(t, longest) > 0) {
+      with_window.push_back(t);
+      continue;
+    }
+    std::uint32_t end = 0;
+    while (end < longest && store_.find(name_of(s, end + step, t)))
+      end += step;
+    longest = end;
+  }
+  const auto has = [&](std::size_t t) { return has_blocks(s, t, needs_.first_seen(t, longest), longest); };
+  while (longest > 0 && !std::all_of(with_window.begin(), with_window.end(), has))
+    longest -= step;
+  return longest;
+}
+
+/// Looks for a running sequence that computes the block behind the first `num_tokens` tokens of this one; if
+/// there is one, this one waits until it has computed all that they have in common. @returns whether it waits
+bool batch_policy::wait_for_prefix(progress& s, std::uint32_t num_tokens) const {
+  s.waits_for.reset();
+  const auto step = limits_.block_tokens;
+  if (!s.prefixes || s.computes_all || num_tokens + step >= s.num_tokens)
+    return false;
+  const auto is_common = [&](const progress& other, std::uint32_t end) {
+    return other.prefixes->name_of(end) == s.prefixes->name_of(end);
+  };
   for (const auto& [priority, name] : running_) {
     const auto& other = sequences_.at(name);
-    if (other.prefix.group != s.prefix.group || other.prefix.num_tokens < result.num_tokens)
+    auto low = num_tokens + step;
+    if (!other.prefixes || other.num_computed >= low || other.num_tokens < low || !is_common(other, low))
       continue;
-    bool is_whole = true; // its windows have not passed what the other one sees
-    for (std::size_t t = 0; t < needs_.num_tables(); ++t)
-      is_whole = is_whole && other.first[t] <= needs_.first_seen(t, result.num_tokens);
-    if (other.num_computed < result.num_tokens)
-      result.is_under_way = true;
-    else if (is_whole)
-      result.owner = &other;
+    auto high = (std::min(s.num_tokens - 1, other.num_tokens) - low) / step; // blocks behind `low`
+    for (std::uint32_t known = 0; known < high;) { // that they have so many in common
+      const auto middle = known + (high - known + 1) / 2;
+      if (is_common(other, low + middle * step))
+        known = middle;
+      else
+        high = middle - 1;
+    }
+    s.waits_for = {name, low + high * step};
+    return true;
   }
-  return result;
+  return false;
+}
+
+bool batch_policy::is_waiting_for_prefix(const progress& s) const {
+  if (!s.waits_for)
+    return false;
+  const auto& [name, num_tokens] = *s.waits_for;
+  const auto found = sequences_.find(name);
+  return found != sequences_.end() && running_.contains({found->second.priority, name})
+         && found->second.num_computed < num_tokens;
 }
 
 void batch_policy::complete(key name, bool appended) {
   auto& s = sequences_.at(name);
+  name_blocks(s, s.num_computed / limits_.block_tokens,
+              (s.num_computed + s.rows_in_flight) / limits_.block_tokens);
   s.num_computed += s.rows_in_flight;
   s.rows_in_flight = 0;
   if (appended)
@@ -152,10 +216,10 @@ bool batch_policy::grow(progress& s, const std::vector<std::uint32_t>& ends, std
   std::uint64_t sum = 0;
   for (std::size_t t = 0; t < ends.size(); ++t)
     sum += missing(t);
-  if (sum + headroom > pool_.num_free())
+  if (sum + headroom > store_.num_available())
     return false;
   for (std::size_t t = 0; t < ends.size(); ++t)
-    pool_.grow((*s.tables)[t], missing(t));
+    store_.grow((*s.tables)[t], missing(t));
   return true;
 }
 
@@ -174,7 +238,7 @@ bool batch_policy::take_blocks(progress& s) {
 bool batch_policy::take_blocks(const rank& present, progress& s, std::uint32_t num_tokens, plan& result) {
   for (std::size_t t = 0; t < needs_.num_tables(); ++t) {
     if (const auto first = needs_.first_kept(t, s.num_computed); first > s.first[t]) {
-      pool_.release((*s.tables)[t], s.first[t], first);
+      store_.release((*s.tables)[t], s.first[t], first);
       s.first[t] = first;
     }
   }
@@ -185,21 +249,31 @@ bool batch_policy::take_blocks(const rank& present, progress& s, std::uint32_t n
   return fits;
 }
 
-/// Lets a sequence that starts use the blocks of the first `num_tokens` tokens of another one.
-void batch_policy::share(const progress& owner, std::uint32_t num_tokens, progress& s) {
+/// Lets a sequence that starts use the blocks of its first `num_tokens` tokens, which the store has.
+void batch_policy::share(std::uint32_t num_tokens, progress& s) {
   for (std::size_t t = 0; t < needs_.num_tables(); ++t) {
-    const auto& blocks = (*owner.tables)[t];
+    auto& table = (*s.tables)[t];
     s.first[t] = needs_.first_seen(t, num_tokens);
-    (*s.tables)[t] =
-        pool_.fork({blocks.begin(), blocks.begin() + num_tokens / limits_.block_tokens}, s.first[t]);
+    table.assign(s.first[t], 0);
+    for (auto end = s.first[t] * limits_.block_tokens; end < num_tokens;)
+      store_.hold(table, *store_.find(name_of(s, end += limits_.block_tokens, t)));
   }
   s.num_computed = num_tokens;
+}
+
+/// Names blocks [first, end) of a sequence, which are full.
+void batch_policy::name_blocks(const progress& s, std::uint32_t first, std::uint32_t end) {
+  if (!s.prefixes)
+    return;
+  for (std::size_t t = 0; t < needs_.num_tables(); ++t)
+    for (auto i = std::max(first, s.first[t]); i < end; ++i)
+      store_.name((*s.tables)[t].at(i), name_of(s, (i + 1) * limits_.block_tokens, t));
 }
 
 void batch_policy::release(progress& s) {
   for (std::size_t t = 0; t < s.first.size(); ++t) {
     const auto& table = (*s.tables)[t];
-    pool_.release(table, s.first[t], static_cast<std::uint32_t>(table.size()));
+    store_.release(table, s.first[t], static_cast<std::uint32_t>(table.size()));
   }
   s.tables =
       std::make_shared<std::vector<block_table>>(needs_.num_tables()); // a dropped step may have the old ones

@@ -5,14 +5,16 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "actors/attention/kv_block_pool.hpp"
 #include "actors/attention/kv_needs.hpp"
+#include "actors/attention/kv_store.hpp"
 #include "actors/protocol/defaults.hpp"
 #include "actors/protocol/error.hpp"
+#include "actors/protocol/prefix_hash.hpp"
 
 namespace troupe {
 
@@ -22,20 +24,20 @@ namespace troupe {
 ///
 /// A sequence in flight (in a plan and not completed yet) keeps all its blocks.
 ///
-/// Sequences that begin with the same tokens (the choices of a request) prefill them once: the others wait
-/// for the first one and then share its full blocks. Each computes the tokens behind the last full block
-/// itself, at most one block of rows, so that a shared block is never written to.
+/// What a sequence that starts has in common with any that the store knows, as full blocks, is not computed
+/// again; what a running sequence computes just then is waited for. Each computes the tokens behind the last
+/// full block itself, and at least its last known token, so that a shared block is never written to.
 ///
 /// Layers that see only a window have block tables of their own (kv_needs.hpp): a sequence gives back the
 /// blocks that its windows have passed when its next rows are planned.
 ///
 /// Blocks are allocated as sequences grow, so they can run out. Then the lowest-ranked sequence that is not
-/// in flight is preempted: it loses its blocks and waits until there are enough for all its known tokens. The
-/// highest-ranked running sequence is never preempted, so one sequence always finishes. A preempted sequence
-/// keeps its rank. It starts again when, beside its own blocks, one block is free for each running sequence,
-/// or when none runs; each further preemption doubles that reserve, so that a restart lasts. After
-/// `defaults::max_put_back` overtakings by later, more urgent sequences, a preempted sequence gets their
-/// priority.
+/// in flight is preempted: it gives its blocks back and waits until there are enough for all its known
+/// tokens. The highest-ranked running sequence is never preempted, so one sequence always finishes. A
+/// preempted sequence keeps its rank. It starts again when, beside its own blocks, one block is free for each
+/// running sequence, or when none runs; each further preemption doubles that reserve, so that a restart
+/// lasts. After `defaults::max_put_back` overtakings by later, more urgent sequences, a preempted sequence
+/// gets their priority.
 class batch_policy {
  public:
   struct limits {
@@ -46,6 +48,7 @@ class batch_policy {
     std::uint32_t block_tokens = 16;
     std::uint32_t num_blocks = 0;
     std::vector<kv_reach> reaches{{}}; ///< of each block table of a sequence
+    bool retains = true; ///< blocks that nobody holds are kept for later sequences while there is room
   };
 
   /// Identifies a sequence; rises with each arrival.
@@ -67,14 +70,20 @@ class batch_policy {
     bool operator==(const preemption&) const = default;
   };
 
-  /// The tokens that a sequence has in common with others of its group.
-  struct common_prefix {
-    std::uint64_t group = 0;
-    std::uint32_t num_tokens = 0; ///< 0: the sequence shares nothing
+  /// Names of a sequence's beginnings. They reach as far as its known tokens, and grow with them.
+  using names = std::shared_ptr<const prefix_chain>;
+
+  /// A sequence that starts.
+  struct start {
+    key sequence = 0;
+    std::uint32_t num_known = 0;  ///< tokens
+    std::uint32_t num_cached = 0; ///< of them, tokens whose blocks were found
+    bool operator==(const start&) const = default;
   };
 
   struct plan {
     std::vector<slice> slices;
+    std::vector<start> started;
     std::vector<preemption> preempted; ///< these wait, and are computed again from position 0
   };
 
@@ -89,14 +98,12 @@ class batch_policy {
   /// The part of `capacity` that the taken blocks are of all blocks: `capacity` when none is free.
   std::uint64_t tokens_used() const;
 
-  /// Adds a sequence of `num_tokens` known tokens. Two sequences of a group begin with the same tokens, as
-  /// many as the shorter of their prefixes has.
+  /// Adds a sequence of `num_tokens` known tokens.
+  /// @param prefixes  null: it shares nothing
+  /// @param computes_all  it computes all its tokens itself, and others may share them
   /// @returns ec::none, ec::context_exceeded (not even one new token fits) or ec::overloaded
-  ec add(key sequence, std::uint32_t num_tokens, std::int32_t priority, common_prefix prefix);
-
-  ec add(key sequence, std::uint32_t num_tokens, std::int32_t priority) {
-    return add(sequence, num_tokens, priority, {});
-  }
+  ec add(key sequence, std::uint32_t num_tokens, std::int32_t priority, names prefixes = {},
+         bool computes_all = false);
 
   /// The next micro-batch, at most `max_sequences` sequences wide: decodes first, then chunks of running
   /// prefills, then waiting sequences while seats and blocks for all their known tokens are free, in order of
@@ -125,7 +132,7 @@ class batch_policy {
     return sequences_.at(sequence).first.at(table);
   }
 
-  const kv_block_pool& pool() const { return pool_; }
+  const kv_store& store() const { return store_; }
 
   std::size_t running() const { return running_.size(); }
 
@@ -146,16 +153,12 @@ class batch_policy {
     std::uint32_t rows_in_flight = 0;
     std::uint32_t num_preempted = 0;
     std::uint32_t num_put_back = 0; ///< times that a more urgent sequence overtook it
-    common_prefix prefix;
+    names prefixes;
+    bool computes_all = false;
+    /// A running sequence, and how many tokens of it are to be computed before this one starts.
+    std::optional<std::pair<key, std::uint32_t>> waits_for;
     std::shared_ptr<std::vector<block_table>> tables;
     std::vector<std::uint32_t> first; ///< of each table; the blocks before it have been given back
-  };
-
-  /// Where a sequence that is to start finds its prefix among the running ones.
-  struct prefix_search {
-    std::uint32_t num_tokens = 0;    ///< tokens that it can share
-    const progress* owner = nullptr; ///< the sequence that has computed them
-    bool is_under_way = false;       ///< a running sequence is computing them
   };
 
   using rank = std::pair<std::int32_t, key>;
@@ -164,11 +167,16 @@ class batch_policy {
   bool grow(progress& s, const std::vector<std::uint32_t>& ends, std::uint32_t headroom);
   bool take_blocks(progress& s);
   bool take_blocks(const rank& present, progress& s, std::uint32_t num_tokens, plan& result);
-  void share(const progress& owner, std::uint32_t num_tokens, progress& s);
+  kv_store::content_name name_of(const progress& s, std::uint32_t num_tokens, std::size_t table) const;
+  bool has_blocks(const progress& s, std::size_t table, std::uint32_t first, std::uint32_t num_tokens) const;
+  std::uint32_t find_prefix(const progress& s) const;
+  bool wait_for_prefix(progress& s, std::uint32_t num_tokens) const;
+  bool is_waiting_for_prefix(const progress& s) const;
+  void share(std::uint32_t num_tokens, progress& s);
+  void name_blocks(const progress& s, std::uint32_t first, std::uint32_t end);
   void release(progress& s);
   void put_back_behind(const rank& started);
   void put_back(const rank& waiting, std::int32_t behind);
-  prefix_search find_prefix(const progress& s) const;
   bool make_room(const rank& wanting, plan& result);
   void preempt(rank victim, const rank& wanting, plan& result);
   void take(key name, progress& s, std::uint32_t& budget, plan& result);
@@ -177,7 +185,7 @@ class batch_policy {
   kv_needs needs_;
   std::uint32_t max_positions_;
   std::uint64_t capacity_; ///< tokens
-  kv_block_pool pool_;
+  kv_store store_;
   std::map<key, progress> sequences_;
   std::set<rank> running_;
   std::set<rank> waiting_;

@@ -1,6 +1,5 @@
 #include "actors/attention/sequence_table.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace troupe {
@@ -33,19 +32,6 @@ std::vector<sequence_table::key> sequence_table::of_session(const caf::actor_add
     if (!s.cancelled && s.session.address() == address)
       result.push_back(name);
   return result;
-}
-
-batch_policy::common_prefix sequence_table::prefix_of(const generation_request& request) const {
-  if (request.sampling.prompt_logprobs >= 0)
-    return {};
-  for (auto i = wanted_.lower_bound({request.id.request, 0});
-       i != wanted_.end() && i->first.request == request.id.request; ++i) {
-    const auto& other = *sequences_.at(i->second).tokens;
-    if (other.num_prompt != request.prompt.size()
-        || !std::equal(request.prompt.begin(), request.prompt.end(), other.tokens.begin()))
-      return {}; // not what a session sends
-  }
-  return {request.id.request.value, static_cast<std::uint32_t>(request.prompt.size())};
 }
 
 } // namespace troupe

@@ -17,6 +17,7 @@
 #include "actors/attention/batch_policy.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/protocol/generation_messages.hpp"
+#include "actors/protocol/prefix_hash.hpp"
 #include "actors/protocol/request_context.hpp"
 
 namespace troupe {
@@ -30,14 +31,16 @@ struct accepted_sequence {
 
   std::uint32_t attempt = 0;
   std::shared_ptr<sequence_tokens> tokens;
+  std::shared_ptr<prefix_chain> prefixes; ///< of `tokens`
   token_receiver_actor session;
   request_context context;
   /// Of prompt positions 1.., as far as computed; empty once they are sent, or if they are not wanted.
   std::vector<generated_token> prompt_logprobs;
   bool wants_prompt_logprobs = false;
   bool started = false;
-  bool cancelled = false;  ///< in flight; erased when its micro-batch is finished
-  std::uint64_t trace = 0; ///< its request's key in the timeline; 0: it is not traced
+  std::uint32_t num_cached = 0; ///< tokens that it found when it first started
+  bool cancelled = false;       ///< in flight; erased when its micro-batch is finished
+  std::uint64_t trace = 0;      ///< its request's key in the timeline; 0: it is not traced
   time_point arrived;
   time_point heard; ///< when the session was last sent a message
 
@@ -76,10 +79,6 @@ class sequence_table {
 
   /// The wanted sequences of a session.
   std::vector<key> of_session(const caf::actor_addr& address) const;
-
-  /// What a new sequence has in common with others of its request. Choices of one request share their prompt.
-  /// A choice that wants logprobs of the prompt shares nothing.
-  batch_policy::common_prefix prefix_of(const generation_request& request) const;
 
  private:
   std::map<key, accepted_sequence> sequences_;

@@ -128,7 +128,7 @@ struct step_token {
   std::uint32_t position = 0;
   token_purpose purpose = token_purpose::sample;
   bool is_broken = false; ///< the logits were not numbers, and `token` has no meaning
-  generated_token token;
+  generated_token token{};
 };
 
 /// The end of a pass: a dispatch at a MoE layer, or tokens after the last layer.

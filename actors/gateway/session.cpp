@@ -36,6 +36,7 @@ struct session_state {
   std::shared_ptr<session_listener> listener;
   std::vector<choice_log> choices;
   bool has_prompt_logprobs = false; ///< the listener has received them
+  bool has_cached_tokens = false;   ///< likewise
   phase now = phase::admitting;
   std::uint32_t attempt = 0;      ///< also recognizes late answers to an older attempt
   worker_id worker;               ///< of this attempt, once there is a place
@@ -175,7 +176,8 @@ void submit_choices(session_pointer self) {
                                 .prompt = state.request.prompt,
                                 .emitted = log.tokens(),
                                 .sampling = state.request.sampling,
-                                .context = state.request.context};
+                                .context = state.request.context,
+                                .cache_salt = state.request.cache_salt};
     timeline::span submitting(timeline::event_kind::submit, state.trace);
     submitting.args() = {state.request.id.value, timeline::packed(choice, state.attempt), state.worker.value};
     if (state.has_prompt_logprobs)
@@ -342,6 +344,9 @@ void on_update(session_pointer self, token_update& update) {
     state.has_prompt_logprobs = true;
     state.listener->on_prompt_logprobs(update.prompt_logprobs);
   }
+  if (is_answer && !std::exchange(state.has_cached_tokens, true))
+    state.listener->on_cached_tokens(
+        std::min(update.num_cached, static_cast<std::uint32_t>(state.request.prompt.size())));
   if (is_answer)
     state.listener->on_tokens(choice, update.tokens, update.finish);
   if (update.finish == finish_reason::none)

@@ -33,6 +33,11 @@ class session_listener {
   /// with them. `stop`: the last of them is the stop token that ended it; with no token: it was stopped.
   virtual void on_tokens(std::uint32_t choice, const std::vector<generated_token>& tokens,
                          finish_reason reason) = 0;
+
+  /// Tokens of the prompt whose keys were known, so that they were not computed. Once, before the first
+  /// token.
+  virtual void on_cached_tokens(std::uint32_t /*num_tokens*/) {}
+
   /// Logprobs of prompt positions 1.., once, before the first token, when the request asked for them.
   virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
 
@@ -51,6 +56,7 @@ struct session_request {
   bool follows = false;     ///< another prompt of the same client's request already has a token
   std::string tenant;       ///< see admission_request
   std::uint32_t weight = 1; ///< see admission_request
+  std::string cache_salt;   ///< see generation_request
   std::chrono::milliseconds admission_wait{0}; ///< 0: defaults::admission_wait
   std::chrono::milliseconds timeout{0};        ///< of the whole request; 0: none
   request_context context{};

@@ -25,7 +25,7 @@ typename Inspector::result_type lay_out(Inspector& f, sampling_params& x) {
 template <class Inspector>
 typename Inspector::result_type lay_out(Inspector& f, generation_request& x) {
   return extensible(f, "generation_request", x.id, x.attempt, x.priority, x.prompt, x.emitted, x.sampling,
-                    x.context);
+                    x.context, x.cache_salt);
 }
 
 template <class Inspector>
@@ -40,7 +40,8 @@ typename Inspector::result_type lay_out(Inspector& f, generated_token& x) {
 
 template <class Inspector>
 typename Inspector::result_type lay_out(Inspector& f, token_update& x) {
-  return extensible(f, "token_update", x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs, x.finish);
+  return extensible(f, "token_update", x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs, x.finish,
+                    x.num_cached);
 }
 
 template <class Inspector>

@@ -62,6 +62,7 @@ struct generation_request {
   std::vector<std::int32_t> emitted;
   sampling_params sampling;
   request_context context{}; ///< for logs
+  std::string cache_salt{};  ///< blocks of its prompt are shared with sequences of this salt only
   bool operator==(const generation_request&) const = default;
 };
 
@@ -93,6 +94,9 @@ struct token_update {
   std::vector<generated_token> tokens;
   std::vector<generated_token> prompt_logprobs; ///< for prompt positions 1.., once, when asked for
   finish_reason finish = finish_reason::none; ///< stop: the last of `tokens` is the stop token that ended it
+  /// Tokens of prompt and emitted ones that were not computed, since their keys were known. In the update
+  /// with the first token of an attempt.
+  std::uint32_t num_cached = 0;
   bool operator==(const token_update&) const = default;
 };
 

@@ -14,7 +14,7 @@ typename Inspector::result_type lay_out(Inspector& f, expert_host_status& x) {
 template <class Inspector>
 typename Inspector::result_type lay_out(Inspector& f, attention_status& x) {
   return extensible(f, "attention_status", x.running, x.waiting, x.kv_blocks, x.kv_blocks_used, x.preemptions,
-                    x.iterations, x.expert_retries, x.placement_epoch);
+                    x.iterations, x.expert_retries, x.placement_epoch, x.kv_blocks_retained);
 }
 
 template <class Inspector>

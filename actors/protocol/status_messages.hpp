@@ -31,6 +31,7 @@ struct attention_status {
   std::uint64_t iterations = 0;
   std::uint64_t expert_retries = 0;
   std::uint64_t placement_epoch = 0;
+  std::uint64_t kv_blocks_retained = 0; ///< not used, and kept for later prompts
   bool operator==(const attention_status&) const = default;
 };
 

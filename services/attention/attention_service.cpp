@@ -96,6 +96,7 @@ attention_service::attention_service(const service_site& site, const model_sourc
   worker.max_num_batched_tokens = options.max_num_batched_tokens;
   worker.max_model_len = model.max_model_len;
   worker.max_micro_batches = options.micro_batches;
+  worker.prefix_caching = options.prefix_caching;
   worker.directory = site.directory;
   worker.engine = make_model_attention_engine(std::move(engine));
   reports_ = {.worker = {},

@@ -31,6 +31,8 @@ class session_events final : public session_listener {
     to_->on_tokens(choice, tokens, reason);
   }
 
+  void on_cached_tokens(std::uint32_t num_tokens) override { to_->on_cached_tokens(num_tokens); }
+
   void on_prompt_logprobs(const std::vector<generated_token>& tokens) override {
     to_->on_prompt_logprobs(tokens);
   }
@@ -78,6 +80,7 @@ class actor_backend final : public generation_backend {
     request.follows = job.follows;
     request.tenant = std::move(job.tenant);
     request.weight = job.weight;
+    request.cache_salt = std::move(job.cache_salt);
     request.context = std::move(job.context);
     request.log = log_;
     return std::make_unique<session_handle>(spawn_session(

@@ -20,8 +20,11 @@ attention_families::attention_families(std::shared_ptr<registry> families, reque
       kv_usage_(families_->gauge("kv_cache_usage_perc")),
       kv_blocks_(families_->gauge("kv_cache_blocks")),
       kv_used_blocks_(families_->gauge("kv_cache_used_blocks")),
+      kv_retained_blocks_(families_->gauge("kv_cache_retained_blocks")),
       kv_capacity_(families_->gauge("kv_cache_capacity_tokens")),
       micro_batches_(families_->gauge("micro_batches_in_flight")),
+      prefix_queries_(families_->counter("prefix_cache_queries_total")),
+      prefix_hits_(families_->counter("prefix_cache_hits_total")),
       preemptions_(families_->counter("num_preemptions_total")),
       preempted_tokens_(families_->counter("preempted_tokens_total")),
       computed_tokens_(families_->counter("computed_tokens_total")),
@@ -64,6 +67,7 @@ void attention_families::on_level(const level& now) {
   running_.Set(static_cast<double>(now.running));
   waiting_.Set(static_cast<double>(now.waiting));
   kv_used_blocks_.Set(static_cast<double>(now.kv_blocks_used));
+  kv_retained_blocks_.Set(static_cast<double>(now.kv_blocks_retained));
   kv_usage_.Set(
       now.kv_blocks == 0 ? 0 : static_cast<double>(now.kv_blocks_used) / static_cast<double>(now.kv_blocks));
 }
@@ -75,6 +79,11 @@ void attention_families::on_tokens(std::uint32_t computed, std::uint32_t sampled
 
 void attention_families::on_start(std::uint64_t queue_ns) {
   seat_wait_seconds_.Observe(seconds_of(queue_ns));
+}
+
+void attention_families::on_prefix(std::uint32_t num_known, std::uint32_t num_cached) {
+  prefix_queries_.Increment(num_known);
+  prefix_hits_.Increment(num_cached);
 }
 
 void attention_families::on_failure(ec code) {

@@ -22,6 +22,7 @@ class attention_families final : public attention_metrics {
   void on_level(const level& now) override;
   void on_tokens(std::uint32_t computed, std::uint32_t sampled) override;
   void on_start(std::uint64_t queue_ns) override;
+  void on_prefix(std::uint32_t num_known, std::uint32_t num_cached) override;
   void on_failure(ec code) override;
   void on_request(const request_event& step) override;
   void on_preemption(std::uint32_t num_computed) override;
@@ -39,8 +40,11 @@ class attention_families final : public attention_metrics {
   prometheus::Gauge& kv_usage_;
   prometheus::Gauge& kv_blocks_;
   prometheus::Gauge& kv_used_blocks_;
+  prometheus::Gauge& kv_retained_blocks_;
   prometheus::Gauge& kv_capacity_;
   prometheus::Gauge& micro_batches_;
+  prometheus::Counter& prefix_queries_;
+  prometheus::Counter& prefix_hits_;
   prometheus::Counter& preemptions_;
   prometheus::Counter& preempted_tokens_;
   prometheus::Counter& computed_tokens_;

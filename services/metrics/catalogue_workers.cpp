@@ -29,6 +29,12 @@ std::vector<family_spec> attention_entries() {
       {"kv_cache_usage_perc", gauge, "Share of the KV blocks in use; 1 is all"},
       {"kv_cache_blocks", gauge, "Number of KV blocks"},
       {"kv_cache_used_blocks", gauge, "KV blocks in use"},
+      {"kv_cache_retained_blocks", gauge,
+       "KV blocks not in use that are kept for prompts with the same beginning, and evicted when blocks are "
+       "needed"},
+      {"prefix_cache_queries_total", counter, "Tokens of sequences that started and looked for known keys"},
+      {"prefix_cache_hits_total", counter,
+       "Of these, tokens whose keys were known, and were not computed again"},
       {"kv_cache_capacity_tokens", gauge, "Capacity of the KV cache in tokens (`--kv-cache-memory`)"},
       {"num_preemptions_total", counter,
        "Sequences preempted: their KV blocks were taken, they are recomputed"},

@@ -225,6 +225,13 @@ const option_parser::option* option_parser::find(std::string_view name) const {
   return at == options_.end() ? nullptr : &*at;
 }
 
+/// The toggle that `--no-NAME` turns off.
+const option_parser::option* option_parser::find_negated(std::string_view word) const {
+  constexpr std::string_view negation = "--no-";
+  const auto* o = word.starts_with(negation) ? find(word.substr(negation.size())) : nullptr;
+  return o != nullptr && o->is_toggle ? o : nullptr;
+}
+
 option_parser::outcome option_parser::parse(const std::vector<std::string>& arguments) {
   if (asks_for_description(arguments))
     throw description_answer{describe()};
@@ -256,6 +263,11 @@ option_parser::outcome option_parser::parse(const std::vector<std::string>& argu
     auto equals = word.find('=');
     std::string flag = word.substr(0, equals);
     const option* o = flag.starts_with("--") ? find(std::string_view{flag}.substr(2)) : nullptr;
+    if (const auto* off = o == nullptr ? find_negated(word) : nullptr) {
+      from_command_line.emplace_back(off, "false");
+      given.push_back(off->name);
+      continue;
+    }
     if (o == nullptr)
       throw option_error("unknown flag '" + flag + "'; see '" + program_ + " --help'");
     std::string value;

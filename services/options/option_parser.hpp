@@ -51,7 +51,7 @@ class option_parser {
   /// the whole list.
   void list(std::string name, std::string placeholder, std::string help, std::vector<std::string>* target,
             entry_reader read);
-  /// `--name` or `--name true|false`.
+  /// `--name`, `--no-name` or `--name true|false`.
   void toggle(std::string name, std::string help, bool* target);
 
   enum class outcome { run, help };
@@ -96,6 +96,7 @@ class option_parser {
 
   void add(option o);
   const option* find(std::string_view name) const;
+  const option* find_negated(std::string_view word) const;
   void apply_config_file(const std::filesystem::path& path, const std::vector<std::string>& stronger);
 
   std::string program_;

@@ -278,6 +278,11 @@ void attention_options::declare(option_parser& parser) {
                "memory of the KV cache; 0: what the cgroup's memory limit leaves to an attention worker, or "
                "1G without a limit",
                &kv_cache_memory);
+  parser.toggle(
+      "enable-prefix-caching",
+      "keep the keys and values of finished requests in free KV cache memory, so that a prompt that "
+      "begins with the same tokens is not computed again",
+      &prefix_caching);
   parser.choice("gpu-steps", {"graphs", "kernels"},
                 "execution of decode steps on a GPU; graphs: record a step's kernels once per batch shape "
                 "(up to 64 sequences) and replay them; kernels: launch them one by one, so that traces "

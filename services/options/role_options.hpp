@@ -88,6 +88,7 @@ struct attention_options {
   std::uint32_t micro_batches = 1;
   std::uint64_t kv_cache_memory = 0; ///< 0: what the memory limit leaves, or 1 GiB without a limit
   std::string gpu_steps = "graphs";  ///< or "kernels"
+  bool prefix_caching = true;
 
   void declare(option_parser& parser);
 };

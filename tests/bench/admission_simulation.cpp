@@ -72,9 +72,9 @@ struct result {
 };
 
 /// One worker, its scheduler and their clients.
-class model {
+class one_worker {
  public:
-  model(answers kind, double quantile)
+  one_worker(answers kind, double quantile)
       : kind_(kind),
         admission_({}, {.quantile = quantile}),
         batches_({.max_num_seqs = max_num_seqs,
@@ -152,7 +152,7 @@ class model {
       load.running = batches_.running();
       load.waiting = batches_.waiting();
       load.of_role =
-          attention_load{.kv_tokens_used = std::uint64_t{batches_.pool().num_used()} * block_tokens};
+          attention_load{.kv_tokens_used = std::uint64_t{batches_.store().num_held()} * block_tokens};
       admission_.reconcile(load);
     }
     admit();
@@ -164,7 +164,7 @@ class model {
     if (counts()) {
       ++result_.iterations;
       result_.running += static_cast<double>(batches_.running());
-      result_.used += static_cast<double>(batches_.pool().num_used()) / batches_.pool().num_blocks();
+      result_.used += static_cast<double>(batches_.store().num_held()) / batches_.store().num_blocks();
       result_.computed += rows;
       for (const auto& lost : plan.preempted) {
         ++result_.preemptions;
@@ -214,7 +214,7 @@ int main() {
               "again | p99 of the time over undisturbed |\n|---|---|---|---|---|---|---|---|\n");
   for (const auto& [name, kind] : scenarios)
     for (const double quantile : {1.0, 0.9, 0.8, 0.75, 0.7, 0.5, 0.2}) {
-      auto measured = model{kind, quantile}.run();
+      auto measured = one_worker{kind, quantile}.run();
       auto& stretch = measured.stretch;
       std::sort(stretch.begin(), stretch.end());
       std::printf("| %s | %.2f | %.0f | %.1f | %.0f %% | %.1f | %.1f %% | %.1f |\n", name, quantile,

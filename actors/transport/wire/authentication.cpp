@@ -7,6 +7,7 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
+#include <openssl/sha.h>
 
 namespace troupe::wire {
 
@@ -39,6 +40,14 @@ digest hmac_sha256(std::string_view key, std::initializer_list<std::span<const s
       && length == result.size();
   if (!ok)
     throw std::runtime_error("transport: HMAC-SHA256 is not available in the crypto library");
+  return result;
+}
+
+digest sha256(std::span<const std::byte> bytes) {
+  digest result{};
+  static_assert(sizeof result == SHA256_DIGEST_LENGTH);
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+         reinterpret_cast<unsigned char*>(result.data()));
   return result;
 }
 

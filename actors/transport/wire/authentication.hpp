@@ -1,4 +1,4 @@
-// Proof that a peer knows the cluster's secret, without showing it.
+// Hashes, and proof that a peer knows the cluster's secret without showing it.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace troupe::wire {
 
-/// HMAC-SHA256 output.
+/// SHA-256 and HMAC-SHA256 output.
 using digest = std::array<std::byte, 32>;
 
 /// A challenge: fresh random bytes for every handshake.
@@ -19,6 +19,9 @@ using nonce = std::array<std::byte, 32>;
 /// HMAC-SHA256 of the concatenated `parts` under `key` (RFC 2104).
 /// @errors throws `std::runtime_error` when the crypto library refuses
 digest hmac_sha256(std::string_view key, std::initializer_list<std::span<const std::byte>> parts);
+
+/// SHA-256.
+digest sha256(std::span<const std::byte> bytes);
 
 /// Compares in a time that does not depend on where the digests differ.
 bool equal_digests(const digest& lhs, const digest& rhs);

@@ -59,6 +59,7 @@ openai::token_usage answer_progress::usage() const {
   openai::token_usage result;
   for (const auto& prompt : plan_.prompts)
     result.prompt_tokens += prompt.tokens.size();
+  result.cached_tokens = num_cached_;
   if (!drops_new_tokens(plan_))
     for (const auto& one : tracks_)
       result.completion_tokens += one->state.num_tokens();

@@ -47,6 +47,9 @@ class answer_progress {
   /// The cluster has started a job.
   void job_placed(time_point at);
 
+  /// So many tokens of a job's prompt were known.
+  void cached_tokens(std::uint32_t num_tokens) { num_cached_ += num_tokens; }
+
   /// A choice got new tokens.
   void tokens_came(std::uint32_t choice, time_point at, std::size_t num_tokens);
 
@@ -77,6 +80,7 @@ class answer_progress {
   gateway_metrics& metrics_;
   const time_point arrival_;
   std::vector<std::unique_ptr<track>> tracks_; // [jobs × n]
+  std::uint64_t num_cached_ = 0;
   std::size_t num_placed_ = 0;
   std::optional<time_point> first_placed_;
   std::size_t num_ended_ = 0;

@@ -84,6 +84,12 @@ class event_queue::job_listener final : public generation_listener {
     queue_->push(std::move(next), bytes);
   }
 
+  void on_cached_tokens(std::uint32_t num_tokens) override {
+    generation_event next = event(generation_event::kind::cached_tokens);
+    next.num_cached = num_tokens;
+    queue_->push(std::move(next), 0);
+  }
+
   void on_prompt_logprobs(const std::vector<generated_token>& tokens) override {
     generation_event next = event(generation_event::kind::prompt_logprobs);
     next.tokens = tokens;

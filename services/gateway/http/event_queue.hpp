@@ -19,10 +19,11 @@ namespace troupe::http {
 
 /// An event of one job of a request.
 struct generation_event {
-  enum class kind : std::uint8_t { placed, tokens, prompt_logprobs, error };
+  enum class kind : std::uint8_t { placed, cached_tokens, tokens, prompt_logprobs, error };
   kind what = kind::tokens;
   std::uint32_t job = 0;
   std::uint32_t choice = 0;
+  std::uint32_t num_cached = 0; ///< tokens of the job's prompt
   std::vector<generated_token> tokens;
   finish_reason reason = finish_reason::none; ///< set if the choice ends with these tokens
   ec code = ec::none;

@@ -28,6 +28,7 @@ struct generation_job {
   std::string tenant;       ///< the name of the client's API key: it waits in turn with others
   std::uint32_t weight = 1; ///< turns for each one of a tenant of weight 1
   request_context context{};
+  std::string cache_salt{}; ///< its prompt is shared with jobs of this salt only
 };
 
 /// Receives the tokens of a job. Called on the backend's threads: an implementation hands over and returns;
@@ -43,6 +44,10 @@ class generation_listener {
   /// with them. `stop`: the last of them is the stop token that ended it; with no token: it was stopped.
   virtual void on_tokens(std::uint32_t choice, const std::vector<generated_token>& tokens,
                          finish_reason reason) = 0;
+
+  /// Tokens of the prompt whose keys were known. Once, before the first token.
+  virtual void on_cached_tokens(std::uint32_t /*num_tokens*/) {}
+
   /// Of prompt positions 1.., once, before the first token, when asked for.
   virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
 

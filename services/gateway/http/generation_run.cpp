@@ -132,7 +132,8 @@ class run {
                              /*follows=*/has_begun_,
                              permit_.name(),
                              permit_.weight(),
-                             {client_.incoming().id, client_.incoming().traceparent}};
+                             {client_.incoming().id, client_.incoming().traceparent},
+                             plan_.options.cache_salt};
       handles_.push_back(shared_.backend->start(std::move(ordered), queue_.listener(job)));
     }
   }
@@ -255,6 +256,10 @@ class run {
       return;
     if (event.what == kind::placed) {
       progress_.job_placed(event.at);
+      return;
+    }
+    if (event.what == kind::cached_tokens) {
+      progress_.cached_tokens(event.num_cached);
       return;
     }
     if (event.what == kind::prompt_logprobs) {

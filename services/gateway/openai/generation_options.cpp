@@ -87,6 +87,17 @@ std::vector<std::int32_t> parse_allowed(const fields& body, std::int32_t vocab_s
   return result;
 }
 
+/// A tenant's part of the prefix cache, as in vLLM.
+std::string parse_cache_salt(const fields& body) {
+  constexpr std::size_t most_bytes = 1024;
+  const auto salt = body.string("cache_salt");
+  if (salt && (salt->empty() || salt->size() > most_bytes))
+    throw invalid_request("'cache_salt' must have 1 to " + std::to_string(most_bytes) + " bytes, got "
+                              + std::to_string(salt->size()),
+                          "cache_salt", "invalid_value");
+  return salt.value_or("");
+}
+
 void parse_truncation(const fields& body, generation_options& options) {
   const auto most = body.integer("truncate_prompt_tokens", -1, any_int64);
   if (most == 0)
@@ -252,6 +263,7 @@ generation_options parse_generation_options(const fields& body, const request_li
   options.skip_special_tokens = body.boolean("skip_special_tokens").value_or(true);
   options.return_token_ids = body.boolean("return_token_ids").value_or(false);
   options.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
+  options.cache_salt = parse_cache_salt(body);
   options.priority = static_cast<std::int32_t>(
       body.integer("priority", std::numeric_limits<std::int32_t>::min(), any_int32).value_or(0));
   if (const auto wanted = body.integer("prompt_logprobs", 0, max_logprobs))

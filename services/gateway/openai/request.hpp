@@ -68,6 +68,7 @@ struct generation_options {
   bool return_token_ids = false;
   bool tokens_as_ids = false; ///< logprobs name tokens "token_id:N"
   std::int32_t priority = 0;
+  std::string cache_salt; ///< vLLM's: prompts are shared with requests of the same salt only
 };
 
 /// POST /v1/completions.

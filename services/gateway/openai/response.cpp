@@ -87,6 +87,8 @@ struct response_writer::parts {
     result["prompt_tokens"] = usage.prompt_tokens;
     result["completion_tokens"] = usage.completion_tokens;
     result["total_tokens"] = usage.prompt_tokens + usage.completion_tokens;
+    if (usage.cached_tokens)
+      result["prompt_tokens_details"] = {{"cached_tokens", *usage.cached_tokens}};
     return result;
   }
 

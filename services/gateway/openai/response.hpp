@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace troupe::openai {
 struct token_usage {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t completion_tokens = 0;
+  std::optional<std::uint64_t> cached_tokens{}; ///< of the prompts; absent: not known yet
 };
 
 /// A choice with its output: all of it, or the new part.

@@ -22,6 +22,13 @@ std::vector<json> chunks_of(const raw_response& response) {
   return chunks;
 }
 
+json usage(int prompt, int completion, int cached = 0) {
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
 /// The text of one choice of a streamed completion.
 std::string text_of(const std::vector<json>& chunks, int index) {
   std::string text;
@@ -51,7 +58,32 @@ TEST_F(generation_test, completion_has_openais_shape) {
       json::parse(R"({"object":"text_completion","model":"tiny","system_fingerprint":"fp_1.2.3-0123","seed":7,
       "choices":[{"index":0,"text":"hello wörld","logprobs":null,"finish_reason":"stop","stop_reason":null,
       "token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null}],
-      "usage":{"prompt_tokens":3,"completion_tokens":13,"total_tokens":16}})"));
+      "usage":{"prompt_tokens":3,"completion_tokens":13,"total_tokens":16,
+      "prompt_tokens_details":{"cached_tokens":0}}})"));
+}
+
+TEST_F(generation_test, known_tokens_of_all_prompts_are_in_the_usage) {
+  play = [](fake_job& job) {
+    job.place();
+    job.listener->on_cached_tokens(static_cast<std::uint32_t>(job.asked.prompt.size() - 1));
+    fake_backend::say_hello(job);
+  };
+  serve();
+  const raw_response response =
+      post("/v1/completions", R"({"prompt":["a","bcd"],"max_tokens":1,"n":2,"cache_salt":"mine"})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(json::parse(response.body)["usage"], usage(6, 4, 4));
+  EXPECT_EQ(backend->job(0)->asked.cache_salt, "mine");
+}
+
+TEST_F(generation_test, a_cache_salt_is_a_short_text) {
+  serve();
+  for (const std::string& salt :
+       {std::string{R"("")"}, '"' + std::string(1025, 'a') + '"', std::string{"7"}}) {
+    const raw_response response = post("/v1/completions", R"({"prompt":"a","cache_salt":)" + salt + "}");
+    EXPECT_EQ(response.status, 400) << response.body;
+    EXPECT_EQ(json::parse(response.body)["error"]["param"], "cache_salt");
+  }
 }
 
 TEST_F(generation_test, chat_has_openais_shape) {
@@ -133,7 +165,7 @@ TEST_F(generation_test, several_prompts_and_choices_are_numbered_as_openai_does)
     EXPECT_EQ(body["choices"][i]["index"], i);
     EXPECT_EQ(body["choices"][i]["text"], expected[i]);
   }
-  EXPECT_EQ(body["usage"], json::parse(R"({"prompt_tokens":4,"completion_tokens":8,"total_tokens":12})"));
+  EXPECT_EQ(body["usage"], usage(4, 8));
   const auto chunks = chunks_of(post("/v1/completions", R"({"prompt":["a","b"],"n":2,"stream":true})"));
   for (int i = 0; i < 4; ++i)
     EXPECT_EQ(text_of(chunks, i), expected[i]);
@@ -158,7 +190,7 @@ TEST_F(generation_test, a_streamed_completion_ends_with_done) {
   EXPECT_TRUE(chunks[0]["choices"][0]["finish_reason"].is_null());
   EXPECT_EQ(chunks[2]["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(chunks[3]["choices"], json::array());
-  EXPECT_EQ(chunks[3]["usage"], json::parse(R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5})"));
+  EXPECT_EQ(chunks[3]["usage"], usage(2, 3));
 }
 
 TEST_F(generation_test, a_streamed_chat_opens_with_the_role) {
@@ -228,7 +260,7 @@ TEST_F(generation_test, echo_without_new_tokens_scores_the_prompt_alone) {
   EXPECT_EQ(body["choices"][0]["text"], "abc");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(body["choices"][0]["logprobs"]["tokens"].size(), 4U);
-  EXPECT_EQ(body["usage"], json::parse(R"({"prompt_tokens":4,"completion_tokens":0,"total_tokens":4})"));
+  EXPECT_EQ(body["usage"], usage(4, 0));
   const auto chunks = chunks_of(
       post("/v1/completions", R"({"prompt":"abc","echo":true,"logprobs":0,"max_tokens":0,"stream":true})"));
   EXPECT_EQ(text_of(chunks, 0), "abc");

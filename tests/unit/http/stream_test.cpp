@@ -161,7 +161,10 @@ TEST_F(stream_test, usage_in_every_chunk_is_of_its_choice_and_needs_include_usag
     const int index = got[i]["choices"][0]["index"];
     EXPECT_TRUE(counted(got[i]["usage"], index == 0 ? 2 : 3, ++seen[index])) << got[i];
   }
-  EXPECT_TRUE(counted(got[4]["usage"], 5, 4)) << got[4];
+  json sum = got[4]["usage"];
+  EXPECT_EQ(sum["prompt_tokens_details"], json({{"cached_tokens", 0}}));
+  sum.erase("prompt_tokens_details");
+  EXPECT_TRUE(counted(sum, 5, 4)) << got[4];
   const auto chats = chat(R"("max_tokens":1,)" + both);
   ASSERT_EQ(chats.size(), 3U);
   EXPECT_TRUE(counted(chats[0]["usage"], num_chat_tokens, 0)) << chats[0];

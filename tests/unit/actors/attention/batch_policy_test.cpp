@@ -13,6 +13,7 @@ namespace {
 
 using test::blocks;
 using test::complete;
+using test::names;
 using test::small;
 
 using slices = std::vector<batch_policy::slice>;
@@ -42,7 +43,7 @@ TEST(batch_policy, a_full_pool_uses_the_whole_capacity) {
     for (const auto name : {1U, 2U, 3U, 4U})
       ASSERT_EQ(policy.add(name, 16, 0), ec::none);
     policy.next(any);
-    ASSERT_EQ(policy.pool().num_used(), limits.num_blocks);
+    ASSERT_EQ(policy.store().num_held(), limits.num_blocks);
     EXPECT_EQ(policy.tokens_used(), policy.capacity());
   }
 }
@@ -224,7 +225,7 @@ TEST(batch_policy, property_preemptions_are_bounded_when_memory_is_short) {
         }
       }
     }
-    EXPECT_EQ(policy.pool().num_used(), 0U);
+    EXPECT_EQ(policy.store().num_held(), 0U);
     EXPECT_LT(rows, 32U * 63U * 3U) << "most is computed once";
   }
 }
@@ -244,12 +245,11 @@ TEST(batch_policy, refuses_what_can_never_fit_and_what_is_too_much) {
   EXPECT_EQ(batch_policy{limits}.max_positions(), 20U) << "what the blocks hold";
 }
 
-TEST(batch_policy, a_group_computes_its_prefix_once) {
+TEST(batch_policy, a_common_prefix_is_computed_once) {
   batch_policy policy{small()};
-  const batch_policy::common_prefix prompt{7, 10};
-  policy.add(1, 10, 0, prompt);
-  policy.add(2, 10, 0, prompt);
-  policy.add(3, 13, 0, prompt); // three tokens more, of an earlier attempt
+  policy.add(1, 10, 0, names(7, 10));
+  policy.add(2, 10, 0, names(7, 10));
+  policy.add(3, 13, 0, names(7, 10, 13)); // three tokens more, of an earlier attempt
   policy.add(4, 2, 0);
   auto plan = policy.next(any);
   EXPECT_EQ(plan.slices, (slices{{1, 0, 8, false}}));
@@ -260,13 +260,13 @@ TEST(batch_policy, a_group_computes_its_prefix_once) {
   EXPECT_EQ(blocks(policy, 2)[0], blocks(policy, 1)[0]);
   EXPECT_EQ(blocks(policy, 3)[1], blocks(policy, 1)[1]);
   EXPECT_NE(blocks(policy, 2)[2], blocks(policy, 1)[2]);
-  EXPECT_EQ(policy.pool().references(blocks(policy, 1)[0]), 3U);
-  EXPECT_EQ(policy.pool().num_used(), 2U + 1U + 1U + 2U);
+  EXPECT_EQ(policy.store().references(blocks(policy, 1)[0]), 3U);
+  EXPECT_EQ(policy.store().num_held(), 2U + 1U + 1U + 2U);
   complete(policy, plan);
   policy.remove(1);
   policy.remove(3);
-  EXPECT_EQ(policy.pool().num_used(), 3U) << "what 2 holds";
-  policy.add(5, 10, 0, prompt);
+  EXPECT_EQ(policy.store().num_held(), 3U) << "what 2 holds";
+  policy.add(5, 10, 0, names(7, 10));
   plan = policy.next(any);
   EXPECT_EQ(plan.slices, (slices{{2, 10, 1, true}, {4, 0, 2, true}, {5, 8, 2, true}}));
 }
@@ -275,8 +275,8 @@ TEST(batch_policy, who_waits_for_a_prefix_holds_nobody_up) {
   auto limits = small();
   limits.max_num_batched_tokens = 12;
   batch_policy policy{limits};
-  policy.add(1, 9, 0, {7, 9});
-  policy.add(2, 9, 0, {7, 9});
+  policy.add(1, 9, 0, names(7, 9));
+  policy.add(2, 9, 0, names(7, 9));
   policy.add(3, 2, 0);
   EXPECT_EQ(policy.next(any).slices, (slices{{1, 0, 9, true}, {3, 0, 2, true}}));
   EXPECT_TRUE(policy.next(any).slices.empty()) << "in flight is not computed";
@@ -286,8 +286,8 @@ TEST(batch_policy, who_waits_for_a_prefix_holds_nobody_up) {
 
 TEST(batch_policy, a_prefix_within_one_block_is_not_worth_waiting) {
   batch_policy policy{small()};
-  policy.add(1, 4, 0, {7, 4});
-  policy.add(2, 4, 0, {7, 4});
+  policy.add(1, 4, 0, names(7, 4));
+  policy.add(2, 4, 0, names(7, 4));
   EXPECT_EQ(policy.next(any).slices, (slices{{1, 0, 4, true}, {2, 0, 4, true}}));
 }
 
@@ -298,9 +298,9 @@ TEST(batch_policy, removal_frees_blocks_in_every_state) {
   const auto plan = policy.next(1);
   policy.remove(2);
   EXPECT_EQ(policy.waiting(), 0U);
-  EXPECT_EQ(policy.pool().num_used(), 3U);
+  EXPECT_EQ(policy.store().num_held(), 3U);
   policy.remove(1);
-  EXPECT_EQ(policy.pool().num_used(), 0U);
+  EXPECT_EQ(policy.store().num_held(), 0U);
   EXPECT_EQ(policy.ready(), 0U);
   policy.remove(99);
 }
@@ -337,7 +337,7 @@ TEST(batch_policy, layers_with_a_window_hold_blocks_of_what_they_see_alone) {
     EXPECT_LE(most, (10U + 8 + 8) / 4 + 2);
     EXPECT_LE(blocks(policy, 1, 1).size() - policy.first_block(1, 1), (10U + 1 + 8) / 4 + 2);
     policy.remove(1);
-    EXPECT_EQ(policy.pool().num_used(), 0U);
+    EXPECT_EQ(policy.store().num_held(), 0U);
   }
 }
 
@@ -362,14 +362,14 @@ TEST(batch_policy, its_capacity_is_of_equally_long_sequences) {
   EXPECT_EQ(batch_policy{limits}.capacity(), 800U);
 }
 
-TEST(batch_policy, a_group_shares_the_window_of_its_prefix) {
+TEST(batch_policy, the_window_of_a_common_prefix_is_shared) {
   auto limits = windowed({{}, {.window = 5}});
   limits.num_blocks = 64;
   limits.max_num_batched_tokens = 16;
+  limits.retains = false;
   batch_policy policy{limits};
-  const batch_policy::common_prefix prompt{7, 30};
-  policy.add(1, 30, 0, prompt);
-  policy.add(2, 30, 0, prompt);
+  policy.add(1, 30, 0, names(7, 30, 100));
+  policy.add(2, 30, 0, names(7, 30, 100));
   auto plan = policy.next(any);
   EXPECT_EQ(plan.slices, (slices{{1, 0, 16, false}}));
   complete(policy, plan);
@@ -380,14 +380,81 @@ TEST(batch_policy, a_group_shares_the_window_of_its_prefix) {
   EXPECT_EQ(plan.slices, (slices{{1, 30, 1, true}, {2, 28, 2, true}}));
   EXPECT_EQ(policy.first_block(2, 1), 6U) << "position 24 is the first that position 28 sees";
   EXPECT_EQ(blocks(policy, 2, 1)[6], blocks(policy, 1, 1)[6]);
-  EXPECT_EQ(policy.pool().references(blocks(policy, 1, 1)[6]), 2U);
+  EXPECT_EQ(policy.store().references(blocks(policy, 1, 1)[6]), 2U);
   complete(policy, plan);
   for (int i = 0; i < 40; ++i)
     complete(policy, policy.next(any));
-  policy.add(3, 30, 0, prompt);
+  policy.add(3, 30, 0, names(7, 30));
   plan = policy.next(any);
   EXPECT_EQ(plan.slices.back(), (batch_policy::slice{3, 0, 14, false}))
       << "the window of the others is far ahead";
+}
+
+TEST(batch_policy, what_a_removed_sequence_computed_is_found_again) {
+  for (const auto& reaches : {std::vector<kv_reach>{{}}, std::vector<kv_reach>{{}, {.window = 5}},
+                              std::vector<kv_reach>{{}, {.chunk = 8}}}) {
+    auto limits = windowed(reaches);
+    limits.num_blocks = 64;
+    limits.max_num_batched_tokens = 64;
+    batch_policy policy{limits};
+    policy.add(1, 21, 0, names(7, 21));
+    auto plan = policy.next(any);
+    EXPECT_EQ(plan.started, (std::vector<batch_policy::start>{{1, 21, 0}}));
+    complete(policy, plan);
+    policy.remove(1);
+    EXPECT_EQ(policy.store().num_held(), 0U);
+    EXPECT_EQ(policy.tokens_used(), 0U);
+    policy.add(2, 30, 0, names(7, 21, 30));
+    plan = policy.next(any);
+    EXPECT_EQ(plan.started, (std::vector<batch_policy::start>{{2, 30, 20}}));
+    EXPECT_EQ(plan.slices, (slices{{2, 20, 10, true}}));
+    complete(policy, plan);
+    policy.add(3, 20, 0, names(7, 20));
+    EXPECT_EQ(policy.next(any).slices.back(), (batch_policy::slice{3, 16, 4, true}))
+        << "the last known token is computed";
+    policy.add(4, 30, 0, names(8, 30));
+    EXPECT_EQ(policy.next(any).slices.back(), (batch_policy::slice{4, 0, 30, true})) << "other tokens";
+    policy.add(5, 21, 0, names(7, 21), true);
+    EXPECT_EQ(policy.next(any).slices.back(), (batch_policy::slice{5, 0, 21, true}))
+        << "its logprobs are wanted";
+  }
+}
+
+TEST(batch_policy, retained_blocks_give_way_to_sequences_that_run) {
+  auto limits = small();
+  limits.max_num_batched_tokens = 64;
+  batch_policy policy{limits}; // 16 blocks of 4 tokens
+  policy.add(1, 40, 0, names(1, 40));
+  complete(policy, policy.next(any));
+  policy.remove(1);
+  EXPECT_EQ(policy.store().num_retained(), 10U);
+  policy.add(2, 44, 0, names(2, 44)); // takes the 6 free blocks, and the last 5 of the first one
+  complete(policy, policy.next(any));
+  EXPECT_EQ(policy.store().num_retained(), 5U);
+  policy.remove(2);
+  policy.add(3, 40, 0, names(1, 40));
+  EXPECT_EQ(policy.next(any).started, (std::vector<batch_policy::start>{{3, 40, 20}}));
+}
+
+TEST(batch_policy, a_preempted_sequence_finds_its_blocks_unless_others_needed_them) {
+  auto limits = small();
+  limits.num_blocks = 8;
+  limits.max_num_batched_tokens = 32;
+  batch_policy policy{limits};
+  policy.add(1, 12, 0, names(1, 32));
+  policy.add(2, 16, 1, names(2, 32));
+  complete(policy, policy.next(any)); // 1 has 3 blocks, 2 has 4
+  for (std::uint32_t known = 13; known < 17; ++known) {
+    auto plan = policy.next(any);
+    EXPECT_TRUE(plan.preempted.empty());
+    complete(policy, plan);
+  }
+  const auto plan = policy.next(any); // 1 needs a fifth block
+  EXPECT_EQ(plan.preempted, (std::vector<batch_policy::preemption>{{2, 16}}));
+  complete(policy, plan);
+  policy.remove(1);
+  EXPECT_EQ(policy.next(any).started, (std::vector<batch_policy::start>{{2, 17, 12}}))
+      << "the last of its four blocks was taken";
 }
 
 } // namespace

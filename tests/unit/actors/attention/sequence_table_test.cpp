@@ -21,21 +21,6 @@ accepted_sequence sequence_of(const generation_request& request) {
   return result;
 }
 
-TEST(sequence_table, choices_of_a_request_share_its_prompt) {
-  sequence_table table;
-  const auto first = request_of(7, 0, {1, 2, 3});
-  table.add(table.next_key(), sequence_of(first));
-  table.at(1).tokens->tokens.push_back(9); // emitted
-  EXPECT_EQ(table.prefix_of(request_of(7, 1, {1, 2, 3})).group, 7U);
-  EXPECT_EQ(table.prefix_of(request_of(7, 1, {1, 2, 3})).num_tokens, 3U);
-  EXPECT_EQ(table.prefix_of(request_of(8, 0, {1, 2})).group, 8U);
-  EXPECT_EQ(table.prefix_of(request_of(7, 1, {1, 2, 4})).num_tokens, 0U) << "another prompt";
-  EXPECT_EQ(table.prefix_of(request_of(7, 1, {1, 2, 3, 9})).num_tokens, 0U) << "a longer prompt";
-  auto with_logprobs = request_of(7, 1, {1, 2, 3});
-  with_logprobs.sampling.prompt_logprobs = 0;
-  EXPECT_EQ(table.prefix_of(with_logprobs).num_tokens, 0U);
-}
-
 TEST(sequence_table, a_session_is_known_while_it_wants_sequences) {
   sequence_table table;
   EXPECT_TRUE(table.add(table.next_key(), sequence_of(request_of(1, 0, {1}))));

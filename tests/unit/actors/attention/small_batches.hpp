@@ -3,6 +3,10 @@
 
 #include "actors/attention/batch_policy.hpp"
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
 namespace troupe::test {
 
 inline batch_policy::limits small() {
@@ -13,6 +17,19 @@ inline batch_policy::limits small() {
   result.max_model_len = 64;
   result.block_tokens = 4;
   result.num_blocks = 16;
+  return result;
+}
+
+/// Names of a sequence of `num_tokens` tokens that has its first `num_common` in common with others of the
+/// group.
+inline batch_policy::names names(std::int32_t group, std::uint32_t num_common, std::uint32_t num_tokens = 0) {
+  static std::int32_t own = 0;
+  --own;
+  std::vector<std::int32_t> tokens;
+  for (std::uint32_t i = 0; i < std::max(num_common, num_tokens); ++i)
+    tokens.push_back(i < num_common ? group : own);
+  auto result = std::make_shared<prefix_chain>("model", "", 4);
+  result->extend(tokens);
   return result;
 }
 
