@@ -32,6 +32,11 @@ batch_policy::limits limits_of(const attention_worker_config& config) {
   return result;
 }
 
+/// A block must end where a name does.
+std::uint32_t prefix_unit_of(const attention_engine& engine) {
+  return std::min(prefix_unit, engine.block_tokens());
+}
+
 micro_batch_policy::config policy_of(const attention_worker_config& config) {
   micro_batch_policy::config result;
   result.max_micro_batches = config.max_micro_batches;
@@ -134,9 +139,8 @@ void attention_state::submit(const generation_request& request, const caf::stron
 
 /// Names for the beginnings of a sequence. Without prefix caching, no other request has the same ones.
 prefix_chain attention_state::chain_of(const generation_request& request) const {
-  const auto unit = std::min(prefix_unit, config_.engine->block_tokens());
   const auto salt = config_.prefix_caching ? request.cache_salt : std::to_string(request.id.request.value);
-  return {config_.engine->shape().fingerprint, salt, unit};
+  return {salt, prefix_unit_of(*config_.engine)};
 }
 
 void attention_state::cancel(const sequence_id& id, std::uint32_t attempt) {
@@ -259,7 +263,24 @@ lease_renewal attention_state::load() {
   for (const auto& [number, flying] : flying_)
     load.at_experts += flying.at_experts ? 1 : 0;
   load.complaints = experts_.complaints();
+  load.prefixes = digest();
   return result;
+}
+
+/// The landmarks that are in the store, those in use and the newest first. Blocks of one table tell of all.
+const std::vector<std::uint64_t>& attention_state::digest() {
+  const auto& store = batches_.store();
+  if (!config_.prefix_caching || store.revision() == digest_revision_)
+    return digest_;
+  digest_revision_ = store.revision();
+  digest_.clear();
+  const auto unit = prefix_unit_of(*config_.engine);
+  const auto is_wanted = [unit](const kv_store::content_name& name) {
+    return name.table == 0 && is_prefix_landmark(name.num_tokens, unit);
+  };
+  for (const auto& name : store.names(defaults::max_prefix_digest, is_wanted))
+    digest_.push_back(name.prefix.low);
+  return digest_;
 }
 
 attention_status attention_state::status() const {

@@ -94,6 +94,7 @@ class attention_state {
   void trace_iteration(const flying_batch& flying) const;
   void part(key name);
   prefix_chain chain_of(const generation_request& request) const;
+  const std::vector<std::uint64_t>& digest();
 
   local_attention_worker_actor::pointer self_;
   attention_worker_config config_;
@@ -106,6 +107,8 @@ class attention_state {
   activation_counts counts_;
   time_point next_progress_{}; ///< when to look for sessions that need a progress message
   std::uint32_t last_batch_ = 0;
+  std::vector<std::uint64_t> digest_; ///< of revision `digest_revision_` of the KV store
+  std::uint64_t digest_revision_ = 0;
   std::uint64_t preemptions_ = 0;
   std::uint64_t iterations_ = 0;
 };

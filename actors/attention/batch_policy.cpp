@@ -88,7 +88,7 @@ batch_policy::plan batch_policy::next(std::uint32_t max_sequences) {
 
 kv_store::content_name batch_policy::name_of(const progress& s, std::uint32_t num_tokens,
                                              std::size_t table) const {
-  return {s.prefixes->name_of(num_tokens), static_cast<std::uint32_t>(table)};
+  return {s.prefixes->name_of(num_tokens), num_tokens, static_cast<std::uint32_t>(table)};
 }
 
 /// Does the store have the blocks of a table from `first` on, of the first `num_tokens` tokens?

@@ -27,6 +27,7 @@ class kv_store {
   /// different tables keep different keys of one token.
   struct content_name {
     prefix_hash prefix;
+    std::uint32_t num_tokens = 0;
     std::uint32_t table = 0;
     bool operator==(const content_name&) const = default;
   };

@@ -268,6 +268,12 @@ void trace_admission(session_pointer self, std::uint64_t begin_ns) {
   timeline::record(admitted);
 }
 
+std::vector<prefix_landmark> landmarks_of(const session_request& request) {
+  prefix_chain chain{request.cache_salt, request.prefix_unit};
+  chain.extend(request.prompt);
+  return troupe::landmarks_of(chain);
+}
+
 void ask_for_place(session_pointer self) {
   auto& state = self->state;
   state.now = phase::admitting;
@@ -288,7 +294,8 @@ void ask_for_place(session_pointer self) {
                              .avoid = state.avoid,
                              .tenant = state.request.tenant,
                              .weight = state.request.weight,
-                             .context = state.request.context};
+                             .context = state.request.context,
+                             .landmarks = landmarks_of(state.request)};
   auto attempt = state.attempt;
   const auto begin_ns = state.trace == 0 ? 0 : timeline::now_ns();
   timeline::span asking(timeline::event_kind::ask_place, state.trace);

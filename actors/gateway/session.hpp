@@ -15,6 +15,7 @@
 #include "actors/gateway/gateway.hpp"
 #include "actors/protocol/atoms.hpp"
 #include "actors/protocol/generation_messages.hpp"
+#include "actors/protocol/prefix_hash.hpp"
 #include "actors/protocol/request_context.hpp"
 
 namespace troupe {
@@ -57,8 +58,9 @@ struct session_request {
   std::string tenant;       ///< see admission_request
   std::uint32_t weight = 1; ///< see admission_request
   std::string cache_salt;   ///< see generation_request
-  std::chrono::milliseconds admission_wait{0}; ///< 0: defaults::admission_wait
-  std::chrono::milliseconds timeout{0};        ///< of the whole request; 0: none
+  std::uint32_t prefix_unit = troupe::prefix_unit; ///< tokens between names of beginnings
+  std::chrono::milliseconds admission_wait{0};     ///< 0: defaults::admission_wait
+  std::chrono::milliseconds timeout{0};            ///< of the whole request; 0: none
   request_context context{};
   request_events log{}; ///< receives the events of the request
 };

@@ -12,6 +12,7 @@
 #include "actors/protocol/declare_inspect.hpp"
 #include "actors/protocol/first_type_ids.hpp"
 #include "actors/protocol/ids.hpp"
+#include "actors/protocol/prefix_hash.hpp"
 #include "actors/protocol/request_context.hpp"
 
 namespace troupe {
@@ -36,6 +37,8 @@ struct admission_request {
   std::string tenant;
   std::uint32_t weight = 1;  ///< turns of this tenant for each turn of a tenant of weight 1; see `weight_of`
   request_context context{}; ///< for logs
+  /// Of the prompt, the shortest first: a worker that has their keys does not compute them again.
+  std::vector<prefix_landmark> landmarks{};
   bool operator==(const admission_request&) const = default;
 };
 
@@ -69,6 +72,7 @@ struct assignment {
   bool operator==(const assignment&) const = default;
 };
 
+TROUPE_DECLARE_INSPECT(prefix_landmark)
 TROUPE_DECLARE_INSPECT(admission_request)
 TROUPE_DECLARE_INSPECT(assignment)
 

@@ -151,6 +151,11 @@ inline constexpr std::uint32_t max_num_seqs = 64;
 /// Sequences that may wait in an attention worker beyond those that it runs: the scheduler's limit, except
 /// while it recovers the state of the workers.
 inline constexpr std::uint32_t max_waiting_seqs = 256;
+/// A running sequence slows a new one down as much as so many tokens of its prompt would: what the scheduler
+/// weighs a known beginning against.
+inline constexpr std::uint64_t sequence_cost_tokens = 128;
+/// Landmarks of its KV store that an attention worker reports in each renewal: 8 KiB.
+inline constexpr std::size_t max_prefix_digest = 1024;
 /// Assumed `admission_quantile` of the answer lengths before any answer has ended. Most answers are shorter
 /// than max_tokens, and a worker whose cache is full preempts its last sequence.
 inline constexpr std::uint32_t expected_new_tokens = 1024;

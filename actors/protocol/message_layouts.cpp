@@ -89,6 +89,7 @@ TROUPE_DEFINE_INSPECT(placement_change)
 TROUPE_DEFINE_INSPECT(change_progress_status)
 TROUPE_DEFINE_INSPECT(rebalancer_status)
 
+TROUPE_DEFINE_INSPECT(prefix_landmark)
 TROUPE_DEFINE_INSPECT(admission_request)
 TROUPE_DEFINE_INSPECT(assignment)
 

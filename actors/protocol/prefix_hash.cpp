@@ -1,6 +1,5 @@
 #include "actors/protocol/prefix_hash.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -29,14 +28,8 @@ prefix_hash hash_of(std::span<const std::byte> bytes) {
 
 } // namespace
 
-prefix_chain::prefix_chain(std::string_view fingerprint, std::string_view salt, std::uint32_t unit)
-    : unit_(unit) {
-  std::vector<std::byte> bytes;
-  append(bytes, std::uint64_t{fingerprint.size()});
-  for (const auto text : {fingerprint, salt})
-    for (const auto letter : text)
-      append(bytes, static_cast<unsigned char>(letter));
-  names_.push_back(hash_of(bytes));
+prefix_chain::prefix_chain(std::string_view salt, std::uint32_t unit) : unit_(unit) {
+  names_.push_back(hash_of(std::as_bytes(std::span{salt})));
 }
 
 void prefix_chain::extend(std::span<const std::int32_t> tokens) {
@@ -53,7 +46,15 @@ void prefix_chain::extend(std::span<const std::int32_t> tokens) {
 
 bool is_prefix_landmark(std::uint32_t num_tokens, std::uint32_t unit) {
   const auto units = num_tokens / unit;
-  return units > 0 && units % std::max(1U, std::bit_floor(units) / 8) == 0;
+  return units >= 4 && units % (std::bit_floor(units) / 4) == 0;
+}
+
+std::vector<prefix_landmark> landmarks_of(const prefix_chain& chain) {
+  std::vector<prefix_landmark> result;
+  for (auto end = chain.unit(); end <= chain.num_tokens(); end += chain.unit())
+    if (is_prefix_landmark(end, chain.unit()))
+      result.push_back({chain.name_of(end).low, end});
+  return result;
 }
 
 } // namespace troupe

@@ -73,6 +73,9 @@ struct attention_load {
   std::uint64_t kv_tokens_used = 0;
   std::uint64_t at_experts = 0;        ///< micro-batches waiting for expert hosts
   std::vector<complaint> complaints{}; ///< about expert hosts
+  /// Hashes of the landmarks (see `prefix_landmark`) whose keys it has, at most
+  /// `defaults::max_prefix_digest`.
+  std::vector<std::uint64_t> prefixes{};
   bool operator==(const attention_load&) const = default;
 };
 

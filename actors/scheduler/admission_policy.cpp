@@ -154,6 +154,7 @@ void admission_policy::free_place(request_id id) {
     budget.kv_tokens_used -= std::min(budget.kv_tokens_used, found->second.kv_tokens);
   }
   places_.erase(found);
+  prefixes_.release(id);
 }
 
 void admission_policy::add_worker(const worker_hello& hello) {
@@ -200,6 +201,7 @@ void admission_policy::adopt(const held_place& place) {
 void admission_policy::remove_worker(worker_id id) {
   workers_.erase(id);
   std::erase_if(places_, [id](const auto& entry) { return entry.second.worker == id; });
+  prefixes_.remove(id);
 }
 
 void admission_policy::retire_worker(worker_id id) {
@@ -209,8 +211,10 @@ void admission_policy::retire_worker(worker_id id) {
 
 void admission_policy::reconcile(const lease_renewal& load) {
   const auto* attention = std::get_if<attention_load>(&load.of_role);
-  if (auto found = workers_.find(load.id); found != workers_.end())
+  if (auto found = workers_.find(load.id); found != workers_.end()) {
     found->second.budget.kv_tokens_used = attention == nullptr ? 0 : attention->kv_tokens_used;
+    prefixes_.report(load.id, attention == nullptr ? std::vector<std::uint64_t>{} : attention->prefixes);
+  }
   // What the worker runs beside the requests that were placed there.
   std::uint64_t reported = load.running + load.waiting;
   for (const auto& [id, entry] : places_)
@@ -228,6 +232,15 @@ void admission_policy::reconcile(const lease_renewal& load) {
     free_place(id);
 }
 
+/// KV tokens that the request is likely to add to those in use.
+std::uint64_t admission_policy::likely_tokens(const admission_request& request,
+                                              const attention_need& need) const {
+  std::uint32_t shared = 0;
+  for (const auto& [id, prefix] : prefixes_.find(request.landmarks))
+    shared = std::max(shared, prefix.shared);
+  return need.kv_tokens(shared);
+}
+
 caf::error admission_policy::enqueue(const admission_request& request, time_point now) {
   auto is_replay = request.attempt > 0;
   withdraw(request.id); // also when it is refused now: the earlier question no longer waits
@@ -239,11 +252,11 @@ caf::error admission_policy::enqueue(const admission_request& request, time_poin
   const auto need = need_of(request);
   if (!is_replay && has_workers() && !can_ever_place(need))
     return too_long(need);
+  const auto tokens = likely_tokens(request, need);
   if (!is_promised(request))
-    if (auto error = make_room(request, need.kv_tokens()))
+    if (auto error = make_room(request, tokens))
       return error;
-  queue_.add(request, now, need.kv_tokens(),
-             is_promised(request) ? std::chrono::milliseconds{0} : most_.wait);
+  queue_.add(request, now, tokens, is_promised(request) ? std::chrono::milliseconds{0} : most_.wait);
   return {};
 }
 
@@ -258,10 +271,11 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
     auto need = need_of(request);
     if (!can_ever_place(need))
       return verdict::skipped;
+    auto known = prefixes_.find(request.landmarks);
     std::vector<assignment_candidate> candidates;
     for (const auto& [id, worker] : workers_)
       if (!worker.retired)
-        candidates.push_back({.id = id, .budget = worker.budget});
+        candidates.push_back({.id = id, .budget = worker.budget, .prefix = known[id]});
     auto worker = choose_worker(candidates, need, request.avoid);
     if (!worker) {
       // If only workers that the request avoids have room, they may work again: that is better than a long
@@ -272,14 +286,16 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
       if (now - offered.since < defaults::avoid_wait)
         return verdict::skipped;
     }
+    const auto kv_tokens = need.kv_tokens(known[*worker].shared);
     take_place(request.id, {.worker = *worker,
                             .num_seqs = need.num_seqs,
-                            .kv_tokens = need.kv_tokens(),
+                            .kv_tokens = kv_tokens,
                             .most_new = static_cast<std::uint32_t>(need.seq_tokens - request.prompt_tokens),
                             .tenant = request.tenant});
+    prefixes_.hold(request.id, *worker, request.landmarks);
     if (!is_promised(request))
       given += offered.tokens;
-    result.push_back({request.id, *worker, need.num_seqs, need.kv_tokens(), now - offered.since});
+    result.push_back({request.id, *worker, need.num_seqs, kv_tokens, now - offered.since});
     return verdict::taken;
   });
   rate_.observe(now, given, queue_.new_requests().requests > 0);

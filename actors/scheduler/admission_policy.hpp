@@ -21,6 +21,7 @@
 #include "actors/scheduler/assignment_policy.hpp"
 #include "actors/scheduler/fair_queue.hpp"
 #include "actors/scheduler/member_table.hpp"
+#include "actors/scheduler/prefix_index.hpp"
 #include "actors/scheduler/queue_rate.hpp"
 
 namespace troupe {
@@ -74,9 +75,9 @@ class admission_policy {
   /// The worker gets no new requests.
   void retire_worker(worker_id id);
 
-  /// Takes note of the memory that the worker uses. Frees restored places (from `add_worker`) whose sequences
-  /// the worker no longer counts: its own count minus what is placed there otherwise. If that is too early,
-  /// the surplus queues at the worker.
+  /// Takes note of the memory that the worker uses and of the beginnings that it knows. Frees restored places
+  /// (from `add_worker`) whose sequences the worker no longer counts: its own count minus what is placed
+  /// there otherwise. If that is too early, the surplus queues at the worker.
   void reconcile(const lease_renewal& load);
 
   /// Takes a request into the queue. A known id replaces the earlier request.
@@ -91,10 +92,10 @@ class admission_policy {
   std::vector<refused> take_displaced() { return std::exchange(displaced_, {}); }
 
   /// Gives places in the order of the queue (see `fair_queue`). Room is reserved for a prompt and the likely
-  /// number of new tokens (see `answer_lengths`), not for all that may come. If no worker could ever hold all
-  /// choices of a request, it gets a place for as many as the widest worker holds. A request is passed over
-  /// while no present worker fits one sequence of it, and for `defaults::avoid_wait` while only workers that
-  /// it avoids have room.
+  /// number of new tokens (see `answer_lengths`), not for all that may come, nor for what another request
+  /// with a place there holds of the prompt. If no worker could ever hold all choices of a request, it gets a
+  /// place for as many as the widest worker holds. A request is passed over while no present worker fits one
+  /// sequence of it, and for `defaults::avoid_wait` while only workers that it avoids have room.
   std::vector<placed> place(time_point now);
 
   /// Takes out the requests whose time is up: ec::not_ready when `is_ready` is false or no worker could run
@@ -157,6 +158,7 @@ class admission_policy {
   bool withdraw(request_id id);
   void free_place(request_id id);
   void take_place(request_id id, const place_entry& entry);
+  std::uint64_t likely_tokens(const admission_request& request, const attention_need& need) const;
 
   bounds most_;
   fair_queue queue_;
@@ -165,6 +167,7 @@ class admission_policy {
   std::vector<refused> displaced_;
   std::map<request_id, place_entry> places_;
   std::map<worker_id, worker_entry> workers_;
+  prefix_index prefixes_;
   std::map<request_id, held_place> adopted_early_; ///< their worker has not joined yet
   std::deque<request_id> released_early_;
 };

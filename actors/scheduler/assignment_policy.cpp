@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/protocol/defaults.hpp"
+
 namespace troupe {
 
 namespace {
@@ -13,13 +15,17 @@ std::strong_ordering compare_shares(std::uint64_t a, std::uint64_t b, std::uint6
   return static_cast<wide>(a) * d <=> static_cast<wide>(c) * b;
 }
 
-bool is_better(const assignment_candidate& lhs, const assignment_candidate& rhs) {
+/// Compares what two workers have to do before the request gets its first token. The unknown rest of the
+/// prompt differs by what each knows of it.
+/// @param most_seats  of any candidate
+bool is_better(const assignment_candidate& lhs, const assignment_candidate& rhs, std::uint64_t most_seats) {
+  const auto busy = [most_seats](const attention_budget& budget) {
+    return budget.num_seqs * defaults::sequence_cost_tokens * most_seats / budget.max_num_seqs;
+  };
   const auto& l = lhs.budget;
   const auto& r = rhs.budget;
-  if (auto order = compare_shares(l.num_seqs, l.max_num_seqs, r.num_seqs, r.max_num_seqs); order != 0)
-    return order < 0;
-  if (lhs.cached_prefix_tokens != rhs.cached_prefix_tokens)
-    return lhs.cached_prefix_tokens > rhs.cached_prefix_tokens;
+  if (const auto left = busy(l) + rhs.prefix.known, right = busy(r) + lhs.prefix.known; left != right)
+    return left < right;
   if (auto order = compare_shares(l.kv_tokens, l.kv_capacity_tokens, r.kv_tokens, r.kv_capacity_tokens);
       order != 0)
     return order < 0;
@@ -39,9 +45,9 @@ bool can_ever_fit(const attention_budget& budget, const attention_need& need) {
   return need.num_seqs <= most_side_by_side(budget, need);
 }
 
-bool fits(const attention_budget& budget, const attention_need& need) {
+bool fits(const attention_budget& budget, const attention_need& need, std::uint32_t shared_tokens) {
   return can_ever_fit(budget, need) && budget.num_seqs + need.num_seqs <= budget.max_num_seqs
-         && budget.kv_tokens_taken() + need.kv_tokens() <= budget.kv_capacity_tokens;
+         && budget.kv_tokens_taken() + need.kv_tokens(shared_tokens) <= budget.kv_capacity_tokens;
 }
 
 std::optional<worker_id> choose_worker(const std::vector<assignment_candidate>& candidates,
@@ -52,10 +58,13 @@ std::optional<worker_id> choose_worker(const std::vector<assignment_candidate>& 
   auto has_other = std::any_of(candidates.begin(), candidates.end(), [&](const auto& candidate) {
     return !is_avoided(candidate.id) && can_ever_fit(candidate.budget, need);
   });
+  std::uint64_t most_seats = 0;
+  for (const auto& candidate : candidates)
+    most_seats = std::max<std::uint64_t>(most_seats, candidate.budget.max_num_seqs);
   const assignment_candidate* best = nullptr;
   for (const auto& candidate : candidates)
-    if (fits(candidate.budget, need) && !(has_other && is_avoided(candidate.id))
-        && (best == nullptr || is_better(candidate, *best)))
+    if (fits(candidate.budget, need, candidate.prefix.shared) && !(has_other && is_avoided(candidate.id))
+        && (best == nullptr || is_better(candidate, *best, most_seats)))
       best = &candidate;
   if (best == nullptr)
     return std::nullopt;

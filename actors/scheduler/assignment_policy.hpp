@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/protocol/ids.hpp"
+#include "actors/scheduler/prefix_index.hpp"
 
 namespace troupe {
 
@@ -31,13 +32,16 @@ struct attention_need {
 
   std::uint64_t reserved_tokens() const { return expected_tokens == 0 ? seq_tokens : expected_tokens; }
 
-  std::uint64_t kv_tokens() const { return num_seqs * reserved_tokens(); }
+  /// @param shared  tokens of the prompt that another request holds already
+  std::uint64_t kv_tokens(std::uint32_t shared = 0) const {
+    return num_seqs * (reserved_tokens() - std::min<std::uint64_t>(shared, reserved_tokens()));
+  }
 };
 
 struct assignment_candidate {
   worker_id id;
   attention_budget budget;
-  std::uint32_t cached_prefix_tokens = 0; ///< prompt tokens that its prefix cache holds
+  prefix_index::match prefix{};
 };
 
 /// How many sequences of this need an idle worker with this budget runs side by side; 0 when one is too long.
@@ -47,11 +51,13 @@ std::uint64_t most_side_by_side(const attention_budget& budget, const attention_
 bool can_ever_fit(const attention_budget& budget, const attention_need& need);
 
 /// Is there room for it now?
-bool fits(const attention_budget& budget, const attention_need& need);
+bool fits(const attention_budget& budget, const attention_need& need, std::uint32_t shared_tokens = 0);
 
-/// The least loaded worker with room: lowest share of its sequences in use; among equals the longest cached
-/// prefix, then the lowest share of KV in use, then the lowest id. Workers in `avoid` only when no other
-/// could ever run the request.
+/// The worker with room that has least to do before the request gets its first token: the tokens of the
+/// prompt that it does not know, and `defaults::sequence_cost_tokens` for each sequence that it runs (of a
+/// worker with fewer seats than the largest candidate, proportionally more). Among equals the one with the
+/// lowest share of KV in use, then the lowest id. Workers in `avoid` only when no other could ever run the
+/// request.
 std::optional<worker_id> choose_worker(const std::vector<assignment_candidate>& candidates,
                                        const attention_need& need, const std::vector<worker_id>& avoid);
 

@@ -167,6 +167,10 @@ void cluster::open_request() {
   request.sampling.max_tokens = static_cast<std::int32_t>(1 + random.below(24));
   if (random.one_in(4))
     request.sampling.prompt_logprobs = 1;
+  request.prefix_unit = simulated_attention_engine::config{}.block_tokens;
+  if (random.one_in(2)) // one of three beginnings of half a prompt, as a system prompt is
+    for (auto left = 16 + random.below(5), token = 100 * random.below(3); left > 0; --left)
+      request.prompt.push_back(static_cast<std::int32_t>(++token));
   for (auto left = 1 + random.below(20); left > 0; --left)
     request.prompt.push_back(static_cast<std::int32_t>(random.below(model_.shape.vocab_size)));
   auto added = std::make_shared<client>(std::move(request));

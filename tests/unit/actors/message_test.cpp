@@ -14,6 +14,7 @@
 #include <caf/message.hpp>
 #include <gtest/gtest.h>
 
+#include "actors/protocol/defaults.hpp"
 #include "actors/protocol/message_kinds.hpp"
 #include "actors/protocol/type_ids.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
@@ -178,13 +179,15 @@ host_report sample() {
 
 template <>
 lease_renewal sample() {
-  return {sample<worker_id>(), 3, 4, 5, 6, {8, 9, 10}, attention_load{7, 11, {{sample<worker_id>(), 12}}}};
+  return {
+      sample<worker_id>(), 3, 4, 5, 6, {8, 9, 10}, attention_load{7, 11, {{sample<worker_id>(), 12}}, {13}}};
 }
 
 template <>
 admission_request sample() {
-  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}, {77}, "alice", 3,
-          sample_context()};
+  return {
+      sample<request_id>(), 100,       200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}, {77}, "alice", 3,
+      sample_context(),     {{14, 64}}};
 }
 
 template <>
@@ -476,6 +479,10 @@ TEST_F(renewals, are_small_however_large_the_model_is) {
   caf::binary_serializer sink{system, bytes};
   ASSERT_FALSE(sink(load));
   EXPECT_LT(bytes.size(), 300U);
+  std::get<attention_load>(load.of_role).prefixes.resize(defaults::max_prefix_digest);
+  bytes.clear();
+  ASSERT_FALSE(sink(load));
+  EXPECT_LT(bytes.size(), 8500U) << "a cache full of beginnings";
 }
 
 } // namespace

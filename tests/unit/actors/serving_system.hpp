@@ -49,6 +49,11 @@ struct counted_attention : attention_metrics {
     preempted_tokens += num_computed;
   }
 
+  void on_prefix(std::uint32_t num_known, std::uint32_t num_cached) override {
+    prefix_queries += num_known;
+    prefix_hits += num_cached;
+  }
+
   void on_expert_retry(ec code) override { ++retries[code]; }
 
   void on_hedge() override { ++hedges; }
@@ -62,6 +67,8 @@ struct counted_attention : attention_metrics {
   std::uint32_t most_rows = 0;
   std::uint64_t iteration_tokens = 0;
   std::uint64_t rows = 0;
+  std::uint64_t prefix_queries = 0;
+  std::uint64_t prefix_hits = 0;
   std::uint64_t preemptions = 0;
   std::uint64_t preempted_tokens = 0;
   std::uint64_t hedges = 0;

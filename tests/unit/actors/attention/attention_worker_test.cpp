@@ -1,7 +1,9 @@
 // The output of an attention worker: the model's tokens, whatever shares its batches and its cache.
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "tests/unit/actors/attention/attention_worker_fixture.hpp"
@@ -111,6 +113,65 @@ TEST_F(attention_worker_test, choices_with_another_prompt_share_nothing) {
   submit_expecting(request);
   finish_all();
   EXPECT_EQ(attention.metrics->rows, 2U * (30U + 5U));
+}
+
+TEST_F(attention_worker_test, the_next_turn_of_a_chat_computes_what_is_new) {
+  start();
+  submit_expecting(make_request(1, 18, 9));
+  finish_all();
+  ASSERT_EQ(attention.metrics->prefix_hits, 0U);
+  auto turn = make_request(1, 18, 5);
+  turn.id.request = {2};
+  for (const auto& token : of(1).output.tokens)
+    turn.prompt.push_back(token.token);
+  turn.prompt.insert(turn.prompt.end(), {5, 6, 7});
+  const auto before = attention.metrics->rows;
+  submit_expecting(turn);
+  finish_all();
+  // The last of 27 tokens was never an input; of 26 computed ones six blocks of 4 are full.
+  EXPECT_EQ(attention.metrics->prefix_hits, 24U);
+  EXPECT_EQ(attention.metrics->prefix_queries, 18U + 30U);
+  EXPECT_EQ(attention.metrics->rows - before, 6U + 4U);
+  turn.id.request = {3};
+  turn.cache_salt = "mine";
+  submit_expecting(turn);
+  finish_all();
+  EXPECT_EQ(attention.metrics->prefix_hits, 24U) << "another salt shares nothing";
+}
+
+TEST_F(attention_worker_test, without_prefix_caching_only_the_choices_of_a_request_share) {
+  attention_worker_config config;
+  config.prefix_caching = false;
+  start(config);
+  auto request = make_request(1, 30, 6);
+  submit_expecting(request);
+  request.id.choice = 1;
+  submit_expecting(request);
+  finish_all();
+  EXPECT_EQ(attention.metrics->prefix_hits, 28U);
+  EXPECT_EQ(status_of(attention).kv_blocks_retained, 0U);
+  request.id = {{2}, 0};
+  submit_expecting(request);
+  finish_all();
+  EXPECT_EQ(attention.metrics->prefix_hits, 28U);
+  EXPECT_TRUE(load_of(attention).prefixes.empty());
+}
+
+TEST_F(attention_worker_test, the_renewal_names_the_landmarks_that_the_worker_has) {
+  start();
+  EXPECT_TRUE(load_of(attention).prefixes.empty());
+  const auto request = make_request(1, 30, 6);
+  submit_expecting(request);
+  finish_all();
+  prefix_chain chain{"", 4};
+  chain.extend(request.prompt);
+  std::set<std::uint64_t> expected_hashes;
+  for (const auto& landmark : landmarks_of(chain))
+    expected_hashes.insert(landmark.hash);
+  ASSERT_EQ(expected_hashes.size(), 4U) << "16, 20, 24 and 28 tokens";
+  const auto reported = load_of(attention).prefixes;
+  for (const auto hash : expected_hashes)
+    EXPECT_EQ(std::count(reported.begin(), reported.end(), hash), 1);
 }
 
 TEST_F(attention_worker_test, preempts_when_the_cache_is_full_and_nobody_notices) {

@@ -12,7 +12,7 @@ namespace troupe {
 namespace {
 
 kv_store::content_name named(std::uint64_t number) {
-  return {{number, number}, 0};
+  return {{number, number}, 4, 0};
 }
 
 void release(kv_store& store, block_table& table) {

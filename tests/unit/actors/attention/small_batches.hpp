@@ -28,7 +28,7 @@ inline batch_policy::names names(std::int32_t group, std::uint32_t num_common, s
   std::vector<std::int32_t> tokens;
   for (std::uint32_t i = 0; i < std::max(num_common, num_tokens); ++i)
     tokens.push_back(i < num_common ? group : own);
-  auto result = std::make_shared<prefix_chain>("model", "", 4);
+  auto result = std::make_shared<prefix_chain>("", 4);
   result->extend(tokens);
   return result;
 }

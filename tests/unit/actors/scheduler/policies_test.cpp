@@ -23,16 +23,42 @@ assignment_candidate candidate(std::uint64_t id, std::uint64_t num_seqs, std::ui
                      .max_model_len = 50,
                      .num_seqs = num_seqs,
                      .kv_tokens = kv_tokens},
-          .cached_prefix_tokens = cached};
+          .prefix = {.known = cached}};
 }
 
-TEST(assignment_policy, prefers_few_sequences_then_a_cached_prefix_then_free_kv_then_the_lower_id) {
+TEST(assignment_policy, a_known_beginning_is_worth_as_many_sequences_as_it_saves_work) {
+  const attention_need need{.num_seqs = 1, .seq_tokens = 10};
+  const auto chosen = [&](std::vector<assignment_candidate> candidates) {
+    return choose_worker(candidates, need, {})->value;
+  };
+  constexpr auto cost = static_cast<std::uint32_t>(defaults::sequence_cost_tokens);
+  EXPECT_EQ(chosen({candidate(1, 0, 0), candidate(2, 2, 0, 2 * cost + 1)}), 2U);
+  EXPECT_EQ(chosen({candidate(1, 0, 0), candidate(2, 2, 0, 2 * cost - 1)}), 1U);
+  EXPECT_EQ(chosen({candidate(1, 0, 50, cost), candidate(2, 1, 0, 2 * cost)}), 2U)
+      << "as much work, more KV free";
+  auto narrow = candidate(1, 1, 0, cost);
+  narrow.budget.max_num_seqs = 2; // one of its seats is worth two of the other's
+  EXPECT_EQ(chosen({narrow, candidate(2, 1, 0)}), 1U);
+  narrow.prefix.known -= 1;
+  EXPECT_EQ(chosen({narrow, candidate(2, 1, 0)}), 2U);
+}
+
+TEST(assignment_policy, what_a_request_there_holds_takes_no_room) {
+  const attention_need need{.num_seqs = 1, .seq_tokens = 40};
+  auto full = candidate(1, 1, 80);
+  EXPECT_FALSE(choose_worker({full}, need, {}));
+  full.prefix = {.known = 20, .shared = 16};
+  EXPECT_FALSE(choose_worker({full}, need, {})) << "24 tokens beside 80 of 100";
+  full.prefix.shared = 20;
+  EXPECT_TRUE(choose_worker({full}, need, {}));
+}
+
+TEST(assignment_policy, prefers_few_sequences_then_free_kv_then_the_lower_id) {
   const attention_need need{.num_seqs = 1, .seq_tokens = 10};
   const auto chosen = [&](std::vector<assignment_candidate> candidates) {
     return choose_worker(candidates, need, {})->value;
   };
   EXPECT_EQ(chosen({candidate(1, 2, 0), candidate(2, 1, 90)}), 2U);
-  EXPECT_EQ(chosen({candidate(1, 1, 0), candidate(2, 1, 50, 8)}), 2U);
   EXPECT_EQ(chosen({candidate(1, 1, 50), candidate(2, 1, 10)}), 2U);
   EXPECT_EQ(chosen({candidate(2, 1, 10), candidate(1, 1, 10)}), 1U);
   EXPECT_FALSE(choose_worker({candidate(1, 4, 0), candidate(2, 0, 91)}, need, {}));
