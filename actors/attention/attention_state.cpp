@@ -264,6 +264,8 @@ lease_renewal attention_state::load() {
     load.at_experts += flying.at_experts ? 1 : 0;
   load.complaints = experts_.complaints();
   load.prefixes = digest();
+  load.prefix_queries = prefix_queries_;
+  load.prefix_hits = prefix_hits_;
   return result;
 }
 

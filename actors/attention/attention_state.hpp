@@ -109,6 +109,8 @@ class attention_state {
   std::uint32_t last_batch_ = 0;
   std::vector<std::uint64_t> digest_; ///< of revision `digest_revision_` of the KV store
   std::uint64_t digest_revision_ = 0;
+  std::uint64_t prefix_queries_ = 0; ///< tokens
+  std::uint64_t prefix_hits_ = 0;
   std::uint64_t preemptions_ = 0;
   std::uint64_t iterations_ = 0;
 };

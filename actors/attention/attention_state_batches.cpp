@@ -41,7 +41,11 @@ void attention_state::pump() {
       if (s.started)
         continue; // it goes on after a preemption
       s.num_cached = num_cached;
-      if (config_.metrics && !s.wants_prompt_logprobs)
+      if (s.wants_prompt_logprobs)
+        continue; // it computes all its tokens
+      prefix_queries_ += num_known;
+      prefix_hits_ += num_cached;
+      if (config_.metrics)
         config_.metrics->on_prefix(num_known, num_cached);
     }
     if (plan.slices.empty())

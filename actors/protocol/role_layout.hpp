@@ -44,7 +44,8 @@ typename Inspector::result_type lay_out(Inspector& f, gateway_load& x) {
 
 template <class Inspector>
 typename Inspector::result_type lay_out(Inspector& f, attention_load& x) {
-  return extensible(f, "attention_load", x.kv_tokens_used, x.at_experts, x.complaints, x.prefixes);
+  return extensible(f, "attention_load", x.kv_tokens_used, x.at_experts, x.complaints, x.prefixes,
+                    x.prefix_queries, x.prefix_hits);
 }
 
 template <class Inspector>

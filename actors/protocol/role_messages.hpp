@@ -76,6 +76,8 @@ struct attention_load {
   /// Hashes of the landmarks (see `prefix_landmark`) whose keys it has, at most
   /// `defaults::max_prefix_digest`.
   std::vector<std::uint64_t> prefixes{};
+  std::uint64_t prefix_queries = 0; ///< tokens of the sequences that have started
+  std::uint64_t prefix_hits = 0;    ///< of them, tokens whose keys it had
   bool operator==(const attention_load&) const = default;
 };
 

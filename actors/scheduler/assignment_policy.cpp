@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "actors/protocol/defaults.hpp"
-
 namespace troupe {
 
 namespace {
@@ -17,10 +15,11 @@ std::strong_ordering compare_shares(std::uint64_t a, std::uint64_t b, std::uint6
 
 /// Compares what two workers have to do before the request gets its first token. The unknown rest of the
 /// prompt differs by what each knows of it.
-/// @param most_seats  of any candidate
-bool is_better(const assignment_candidate& lhs, const assignment_candidate& rhs, std::uint64_t most_seats) {
-  const auto busy = [most_seats](const attention_budget& budget) {
-    return budget.num_seqs * defaults::sequence_cost_tokens * most_seats / budget.max_num_seqs;
+/// @param seat_cost  tokens of prefill that a running sequence counts as, times the most seats of any
+/// candidate
+bool is_better(const assignment_candidate& lhs, const assignment_candidate& rhs, std::uint64_t seat_cost) {
+  const auto busy = [seat_cost](const attention_budget& budget) {
+    return budget.num_seqs * seat_cost / budget.max_num_seqs;
   };
   const auto& l = lhs.budget;
   const auto& r = rhs.budget;
@@ -51,7 +50,8 @@ bool fits(const attention_budget& budget, const attention_need& need, std::uint3
 }
 
 std::optional<worker_id> choose_worker(const std::vector<assignment_candidate>& candidates,
-                                       const attention_need& need, const std::vector<worker_id>& avoid) {
+                                       const attention_need& need, const std::vector<worker_id>& avoid,
+                                       std::uint64_t sequence_cost_tokens) {
   auto is_avoided = [&avoid](worker_id id) {
     return std::find(avoid.begin(), avoid.end(), id) != avoid.end();
   };
@@ -64,7 +64,7 @@ std::optional<worker_id> choose_worker(const std::vector<assignment_candidate>& 
   const assignment_candidate* best = nullptr;
   for (const auto& candidate : candidates)
     if (fits(candidate.budget, need, candidate.prefix.shared) && !(has_other && is_avoided(candidate.id))
-        && (best == nullptr || is_better(candidate, *best, most_seats)))
+        && (best == nullptr || is_better(candidate, *best, most_seats * sequence_cost_tokens)))
       best = &candidate;
   if (best == nullptr)
     return std::nullopt;

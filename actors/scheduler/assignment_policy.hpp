@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/protocol/defaults.hpp"
 #include "actors/protocol/ids.hpp"
 #include "actors/scheduler/prefix_index.hpp"
 
@@ -54,11 +55,12 @@ bool can_ever_fit(const attention_budget& budget, const attention_need& need);
 bool fits(const attention_budget& budget, const attention_need& need, std::uint32_t shared_tokens = 0);
 
 /// The worker with room that has least to do before the request gets its first token: the tokens of the
-/// prompt that it does not know, and `defaults::sequence_cost_tokens` for each sequence that it runs (of a
+/// prompt that it does not know, and `sequence_cost_tokens` for each sequence that it runs (of a
 /// worker with fewer seats than the largest candidate, proportionally more). Among equals the one with the
 /// lowest share of KV in use, then the lowest id. Workers in `avoid` only when no other could ever run the
 /// request.
 std::optional<worker_id> choose_worker(const std::vector<assignment_candidate>& candidates,
-                                       const attention_need& need, const std::vector<worker_id>& avoid);
+                                       const attention_need& need, const std::vector<worker_id>& avoid,
+                                       std::uint64_t sequence_cost_tokens = defaults::sequence_cost_tokens);
 
 } // namespace troupe

@@ -220,6 +220,12 @@ WORKERS = dashboard(
            {"running {{instance}}": "troupe_num_requests_running{§J}", "waiting {{instance}}": "troupe_num_sequences_waiting{§J}",
             "limit": "max(troupe_num_requests_running_limit{§J})"}, limit="limit"),
      graph("KV cache", "Share in use.", {"{{instance}}": "troupe_kv_cache_usage_perc{§J}"}, "percentunit"),
+     graph("KV blocks", "In use, and kept for later prompts while no other needs the room.",
+           {"in use": "sum(troupe_kv_cache_used_blocks{§J})", "retained": "sum(troupe_kv_cache_retained_blocks{§J})",
+            "limit": "sum(troupe_kv_cache_blocks{§J})"}, limit="limit"),
+     graph("Prefix hits", "Share of the tokens of starting sequences whose keys their worker had.",
+           {"{{instance}}": "rate(troupe_prefix_cache_hits_total{§J}[$__rate_interval]) "
+                            "/ (rate(troupe_prefix_cache_queries_total{§J}[$__rate_interval]) > 0)"}, "percentunit"),
      graph("Tokens that fit", "Into the KV cache of each worker (--kv-cache-memory).",
            {"{{instance}}": "troupe_kv_cache_capacity_tokens{§J}"}),
      graph("Preemptions", "Sequences whose KV blocks were taken: they are computed again.",

@@ -29,9 +29,11 @@ struct load_part {
   count running;
   count waiting;
   count kv_tokens_used;
+  count prefix_queries; ///< tokens of the sequences that an attention worker has started
+  count prefix_hits;    ///< of them, tokens whose keys it had
   count oldest_step_ms;
 
-  TROUPE_PAGE_PART(running, waiting, kv_tokens_used, oldest_step_ms)
+  TROUPE_PAGE_PART(running, waiting, kv_tokens_used, prefix_queries, prefix_hits, oldest_step_ms)
 };
 
 /// Without the scheduler a gateway knows name, role, id and endpoint alone.

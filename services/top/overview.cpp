@@ -202,6 +202,27 @@ std::string planner_text(const pages::placement_page& placement) {
          + (change.moves_given_up == 0 ? "" : ", " + std::to_string(change.moves_given_up) + " given up");
 }
 
+/// Tokens that attention workers had, of all tokens of the sequences that they started in between; nothing
+/// where none started.
+std::optional<double> prefix_hits(const sample& before, const sample& after) {
+  std::map<std::string, pages::load_part> earlier;
+  for (const auto& worker : before.cluster.workers)
+    earlier[worker.id] = load_of(worker);
+  double queries = 0;
+  double hits = 0;
+  for (const auto& worker : after.cluster.workers) {
+    const auto grown = [&](known_count pages::load_part::*counter) {
+      return increase(static_cast<double>((earlier[worker.id].*counter).value_or(0)),
+                      static_cast<double>((load_of(worker).*counter).value_or(0)));
+    };
+    queries += grown(&pages::load_part::prefix_queries);
+    hits += grown(&pages::load_part::prefix_hits);
+  }
+  if (queries <= 0)
+    return std::nullopt;
+  return hits / queries;
+}
+
 } // namespace
 
 std::vector<hot_expert> hottest_experts(const expert_rows& rows, const pages::cluster_page& cluster,
@@ -247,6 +268,7 @@ overview compare(const sample& before, const sample& after) {
   }
   result.kv_used = sum_of(cluster, [](const auto& worker) { return load_of(worker).kv_tokens_used; });
   result.kv_capacity = sum_of(cluster, [](const auto& worker) { return worker.kv_capacity_tokens; });
+  result.prefix_hits = prefix_hits(before, after);
   if (after.placement) {
     result.planner = planner_text(*after.placement);
     result.imbalance = after.placement->imbalance;

@@ -78,6 +78,7 @@ struct overview {
   std::optional<std::uint64_t>
       kv_used; ///< tokens, over all attention workers; nothing where one does not say
   std::optional<std::uint64_t> kv_capacity; ///< of all attention workers; no value if one does not say
+  std::optional<double> prefix_hits;        ///< share of the tokens of sequences that started in between
   std::string planner;                      ///< with the change under way
   std::optional<double> imbalance;
   std::vector<hot_expert> hottest;   ///< the hottest first

@@ -44,7 +44,8 @@ std::string kv_text(const overview& of) {
     return "-";
   const double share = static_cast<double>(*of.kv_used) / static_cast<double>(*of.kv_capacity);
   return bar(share, 20) + " " + percent(share) + ", " + std::to_string(*of.kv_used) + " of "
-         + std::to_string(*of.kv_capacity) + " tokens";
+         + std::to_string(*of.kv_capacity) + " tokens"
+         + (of.prefix_hits ? "; prefix hits " + percent(*of.prefix_hits) : "");
 }
 
 std::string hottest_text(const overview& of, std::size_t columns) {

@@ -14,11 +14,18 @@ namespace {
 /// As the headings in status_table.
 const std::vector<column_kind> columns{column_kind::text,   column_kind::text,   column_kind::text,
                                        column_kind::number, column_kind::number, column_kind::number,
-                                       column_kind::number, column_kind::number};
+                                       column_kind::number, column_kind::number, column_kind::number};
 using row = std::vector<std::string>;
 
 std::string number_or_dash(pages::count number) {
   return number ? std::to_string(*number) : "-";
+}
+
+/// Share of the tokens that a worker did not compute, as it had their keys.
+std::string hit_rate(const pages::load_part& load) {
+  if (load.prefix_queries.value_or(0) == 0)
+    return "-";
+  return std::to_string(load.prefix_hits.value_or(0) * 100 / *load.prefix_queries) + " %";
 }
 
 row worker_row(const pages::worker_part& worker) {
@@ -30,6 +37,7 @@ row worker_row(const pages::worker_part& worker) {
           number_or_dash(load.running),
           number_or_dash(load.waiting),
           worker.role == "attention" ? number_or_dash(load.kv_tokens_used) : "-",
+          hit_rate(load),
           worker.role == "expert" && worker.hosted ? std::to_string(worker.hosted->size()) : "-"};
 }
 
@@ -68,13 +76,13 @@ std::string status_table(const std::string& text) {
     result += "; the scheduler does not answer: " + printable(scheduler.error.value_or("no reason given"))
               + "; this is what the gateway last knew\n";
   std::vector<row> rows{
-      {"WORKER", "ROLE", "ENDPOINT", "LEASE", "RUNNING", "WAITING", "KV TOKENS", "EXPERTS"}};
+      {"WORKER", "ROLE", "ENDPOINT", "LEASE", "RUNNING", "WAITING", "KV TOKENS", "PREFIX HITS", "EXPERTS"}};
   for (const auto& worker : page.workers)
     rows.push_back(worker_row(worker));
   return result + "\n" + table_text(columns, rows) + "\n" + placement_summary(page.placement)
          + "running and waiting: sequences of an attention worker; batches and rows of an expert worker; "
-           "requests of a "
-           "gateway\n";
+           "requests of a gateway\n"
+           "prefix hits: tokens whose keys the worker had, of all that its sequences started with\n";
 }
 
 } // namespace troupe

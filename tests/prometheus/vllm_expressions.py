@@ -24,7 +24,7 @@ def promql(how, family, by, choice):
     if how in ("ratio", "speed"):
         over, under = family.split(" / ")
         below = rate(name=under) if how == "ratio" else f"avg_over_time({series(name=under)}[5m])"
-        return f"sum({rate(name=over)}) / (sum({below}) > 0)"
+        return f"sum{grouped} ({rate(name=over)}) / (sum{grouped} ({below}) > 0)"
     if how == "in use":
         over, under = family.split(" / ")
         return f"sum{grouped} ({series(name=over)}) / sum{grouped} ({series(name=under)})"

@@ -65,8 +65,15 @@ pages::worker_part worker_of(const worker_status& worker) {
     result.max_model_len = worker.max_model_len;
   }
   const auto* attention = std::get_if<attention_load>(&worker.load.of_role);
-  result.load = {worker.load.running, worker.load.waiting,
-                 attention == nullptr ? 0 : attention->kv_tokens_used, worker.load.engine.oldest_step_ms};
+  auto& load = result.load.emplace();
+  load.running = worker.load.running;
+  load.waiting = worker.load.waiting;
+  load.kv_tokens_used = attention == nullptr ? 0 : attention->kv_tokens_used;
+  if (attention != nullptr) {
+    load.prefix_queries = attention->prefix_queries;
+    load.prefix_hits = attention->prefix_hits;
+  }
+  load.oldest_step_ms = worker.load.engine.oldest_step_ms;
   result.hosted.emplace();
   for (const expert_id& expert : worker.hosted)
     result.hosted->emplace_back(expert.layer, expert.index);

@@ -179,8 +179,13 @@ host_report sample() {
 
 template <>
 lease_renewal sample() {
-  return {
-      sample<worker_id>(), 3, 4, 5, 6, {8, 9, 10}, attention_load{7, 11, {{sample<worker_id>(), 12}}, {13}}};
+  return {sample<worker_id>(),
+          3,
+          4,
+          5,
+          6,
+          {8, 9, 10},
+          attention_load{7, 11, {{sample<worker_id>(), 12}}, {13}, 15, 16}};
 }
 
 template <>

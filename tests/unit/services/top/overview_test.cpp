@@ -91,6 +91,20 @@ TEST(top_overview, has_rates_and_latencies_of_the_time_between) {
   EXPECT_FALSE(seen.between_tokens.p99);
 }
 
+TEST(top_overview, has_the_share_of_known_tokens_in_between) {
+  auto before = sample_at(1, "");
+  auto after = sample_at(2, "");
+  EXPECT_FALSE(compare(before, after).prefix_hits) << "no sequence started";
+  before.cluster.workers[1].load->prefix_queries = 100;
+  before.cluster.workers[1].load->prefix_hits = 100;
+  after.cluster.workers[1].load->prefix_queries = 300;
+  after.cluster.workers[1].load->prefix_hits = 150;
+  EXPECT_EQ(compare(before, after).prefix_hits, 0.25);
+  after.cluster.workers[1].load->prefix_queries = 80; // it has started again
+  after.cluster.workers[1].load->prefix_hits = 20;
+  EXPECT_EQ(compare(before, after).prefix_hits, 0.25);
+}
+
 TEST(top_overview, of_one_sample_alone_has_no_rates) {
   const auto one = sample_at(10, metrics(100, 5, 5));
   const auto seen = compare(one, one);

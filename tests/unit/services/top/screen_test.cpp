@@ -27,6 +27,7 @@ overview some_figures(std::size_t num_workers) {
   figures.between_tokens = {0.0005, std::nullopt};
   figures.kv_used = 1024;
   figures.kv_capacity = 4096;
+  figures.prefix_hits = 0.625;
   figures.planner = "planner on, no moves";
   figures.imbalance = 1.084;
   for (std::size_t i = 0; i < 8; ++i)
@@ -43,18 +44,18 @@ const heading about{"http://127.0.0.1:8000", std::chrono::seconds{1}, {}};
 TEST(top_screen, says_all_there_is) {
   const auto lines = screen_lines(about, some_figures(2), {});
   EXPECT_THAT(lines,
-              ElementsAre("troupe top - http://127.0.0.1:8000 - figures of 1.0 s",               //
-                          "cluster     ready, term 3",                                           //
-                          "requests    12 running, 3 waiting, 1.5 choices ended/s, - refused/s", //
-                          "tokens/s    - prompt, 233.1 new",                                     //
-                          "first token p50 12.3 ms, p99 80.0 ms",                                //
-                          "between     p50 500 us, p99 -",                                       //
-                          "KV cache    [#####---------------] 25%, 1024 of 4096 tokens",         //
-                          "placement   imbalance 1.08, planner on, no moves",                    //
-                          StartsWith("hottest     L0/E17 4.2x on expert-0+expert-1, L1/E17"),    //
-                          "",                                                                    //
-                          "ROLE    WORKER    STATE  RUNNING  WAITING  LOAD  MEMORY",             //
-                          "expert  expert-0  ok           2        5   25%  96 experts",         //
+              ElementsAre("troupe top - http://127.0.0.1:8000 - figures of 1.0 s",                        //
+                          "cluster     ready, term 3",                                                    //
+                          "requests    12 running, 3 waiting, 1.5 choices ended/s, - refused/s",          //
+                          "tokens/s    - prompt, 233.1 new",                                              //
+                          "first token p50 12.3 ms, p99 80.0 ms",                                         //
+                          "between     p50 500 us, p99 -",                                                //
+                          "KV cache    [#####---------------] 25%, 1024 of 4096 tokens; prefix hits 62%", //
+                          "placement   imbalance 1.08, planner on, no moves",                             //
+                          StartsWith("hottest     L0/E17 4.2x on expert-0+expert-1, L1/E17"),             //
+                          "",                                                                             //
+                          "ROLE    WORKER    STATE  RUNNING  WAITING  LOAD  MEMORY",                      //
+                          "expert  expert-0  ok           2        5   25%  96 experts",                  //
                           "expert  expert-1  ok           2        5   25%  96 experts"));
 }
 
