@@ -15,8 +15,10 @@ namespace {
 /// follows once the last release that writes it is out of upgrades, and at once when a layout changes in
 /// another way: such a message then reaches no peer that has the old layout.
 const std::map<std::string, wire::version_range> changed{
-    {"troupe::lease_renewal", {2, 2}},    {"troupe::rebalancer_status", {2, 2}},
-    {"troupe::scheduler_status", {2, 2}}, {"troupe::worker_hello", {3, 3}},
+    {"troupe::admission_request", {1, 2}},  {"troupe::attention_status", {1, 2}},
+    {"troupe::generation_request", {1, 2}}, {"troupe::lease_renewal", {2, 3}},
+    {"troupe::rebalancer_status", {2, 2}},  {"troupe::scheduler_status", {2, 3}},
+    {"troupe::token_update", {1, 2}},       {"troupe::worker_hello", {3, 3}},
     {"troupe::worker_welcome", {1, 2}},
 };
 

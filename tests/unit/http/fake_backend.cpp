@@ -135,6 +135,7 @@ control_outcome fake_backend::answer(const status_question&) const {
   status.workers = {worker};
   if (with_attention_worker) {
     worker.address.role = worker_role::attention;
+    worker.load.of_role = attention_load{};
     status.workers.push_back(worker);
   }
   status.experts.epoch = 2;
