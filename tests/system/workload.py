@@ -7,9 +7,12 @@ WORDS = ("the actor sends a message and the expert answers with rows of numbers 
          "every layer of the model; nothing is lost, ünïcode 漢字 included").split()
 
 
-def requests(seed, count, vocab_size, max_tokens=24):
-    """@returns [(path, body)]: prompts as text and as token ids, greedy and sampled, with every sampling parameter"""
+def requests(seed, count, vocab_size, max_tokens=24, beginnings=0):
+    """@param beginnings  most of the shorter prompts of token ids begin with one of so many sequences of 40 to 160 tokens
+    @returns [(path, body)]: prompts as text and as token ids, greedy and sampled, with every sampling parameter"""
     rng = random.Random(seed)
+    begins = random.Random(seed)
+    common = [[begins.randrange(3, vocab_size) for _ in range(begins.randint(40, 160))] for _ in range(beginnings)]
     made = []
     for number in range(count):
         body = {"max_tokens": rng.randint(1, max_tokens), "seed": rng.randrange(2**31), "ignore_eos": rng.random() < 0.5,
@@ -35,6 +38,8 @@ def requests(seed, count, vocab_size, max_tokens=24):
         prompt = [rng.randrange(3, vocab_size) for _ in range(rng.choice([1, 2, 7, 33, 90, 200]))]
         if number % 3 == 0:
             prompt = " ".join(rng.choice(WORDS) for _ in range(rng.choice([1, 5, 30])))
+        elif common and len(prompt) < 50 and begins.random() < 0.8:
+            prompt = begins.choice(common) + prompt
         body["prompt"] = prompt
         body["logprobs"] = rng.choice([0, 1, 5])
         body["echo"] = rng.random() < 0.15
@@ -44,5 +49,8 @@ def requests(seed, count, vocab_size, max_tokens=24):
 
 
 def essence(answer):
-    """What may not differ: everything but the name and the time of the answer, as canonical text."""
-    return json.dumps({key: value for key, value in answer.items() if key not in ("id", "created")}, sort_keys=True)
+    """What may not differ: everything but the name and the time of the answer, and how much of its prompt was known, as
+    canonical text."""
+    usage = {key: value for key, value in answer["usage"].items() if key != "prompt_tokens_details"}
+    same = {key: value for key, value in answer.items() if key not in ("id", "created")}
+    return json.dumps({**same, "usage": usage}, sort_keys=True)
