@@ -188,7 +188,7 @@ def test_once(troupe, cluster):
     assert new_tokens > 0, text
     assert re.fullmatch(r"p50 [\d.]+ (us|ms|s), p99 [\d.]+ (us|ms|s)", figures["first token"]), text
     assert re.fullmatch(r"p50 [\d.]+ (us|ms|s), p99 [\d.]+ (us|ms|s)", figures["between"]), text
-    assert re.search(r"\d+ of \d+ tokens$", figures["KV cache"]), text
+    assert re.search(r"\d+ of \d+ tokens; prefix hits \d+%$", figures["KV cache"]), text
     assert "planner on" in figures["placement"], text
     table = [line.split() for line in lines[lines.index("") + 1:]]
     assert table[0] == ["ROLE", "WORKER", "STATE", "RUNNING", "WAITING", "LOAD", "MEMORY"], text
