@@ -71,8 +71,7 @@ TEST_P(random_load, everything_ends) {
         ++last;
         const std::uint64_t group = (last + 2) / 3;
         auto& added = live[last];
-        added = {known, 0,      known + draw(1, 23),
-                 group, prompt, std::make_shared<prefix_chain>("", 4)};
+        added = {known, 0, known + draw(1, 23), group, prompt, std::make_shared<prefix_chain>("", 4)};
         added.learn(last);
         ASSERT_EQ(policy.add(last, known, static_cast<std::int32_t>(draw(0, 1)), added.names), ec::none);
       }
